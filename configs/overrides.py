@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from medimg_eval.configs.former_keys import present_words, refuse_former
 from medimg_eval.configs.names import IN_FOLDERS, paths_of, plugin_places
-from medimg_eval.errors import LIST, UsageError, UserError, nearest
+from medimg_eval.errors import LIST, UsageError, UserError, invalid, nearest
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -83,7 +83,7 @@ def with_changes(config: DictConfig, changes: Mapping[str, Any]) -> DictConfig:
     for key, value in changes.items():
         top = key.partition(".")[0]
         if top not in config.keys():  # noqa: SIM118 - a value that must be named is not "in" it
-            raise UsageError(f"there is no setting {top!r}{nearest(top, map(str, config))}")
+            raise UsageError(invalid("setting", top, map(str, config)))
         OmegaConf.update(config, key, value, merge=True, force_add=True)
     return config
 
@@ -137,7 +137,7 @@ def _explain_missing(path: str, options: Sequence[str]) -> UsageError:
             f"+{top}.NAME=VALUE"
         )
     if top not in IN_FOLDERS:
-        return UsageError(f"there is no {group or 'config'} {name!r}{nearest(name, options, f'{LIST} {top}s')}")
+        return UsageError(invalid(group or "config", name, options, f"{LIST} {top}s"))
     inside = [one for one in paths_of(files("medimg_eval.configs"), top) if one.startswith(f"{below}/")]
     if inside:
         names = [one.rpartition("/")[2] for one in inside]
@@ -145,7 +145,7 @@ def _explain_missing(path: str, options: Sequence[str]) -> UsageError:
             len(names) > SHOWN
         )
         return UsageError(f"{below!r} is a folder of {top}s; name one of them (available: {some})")
-    return UsageError(f"there is no {top} {below!r}{nearest(name, options, f'{LIST} {top}s')}")
+    return UsageError(invalid(top, below, options, f"{LIST} {top}s", like=name))
 
 
 def _explain_file(error: BaseException) -> UserError | None:
@@ -185,7 +185,7 @@ def _explain_config(chain: Sequence[BaseException], words: Words | None) -> Usag
     others = [name for name in keys if name.startswith(f"{parent}.") and "._" not in name] if parent in keys else keys
     hint = nearest(key, others).partition(" (")[0] if others else ""
     shown = f"python -m medimg_eval {words.command} --help shows the keys, +{key}=VALUE adds one"
-    return UsageError(f"there is no key {key!r}{hint}; {shown}")
+    return UsageError(f"key is invalid: expected one of `{words.command}`, got {key!r}{hint}; {shown}")
 
 
 def _keys(words: Words, leaving_out: str) -> list[str]:

@@ -16,7 +16,7 @@ import yaml
 
 from medimg_eval.configs.names import CONFIGS, path_meant, paths_of, plugin_places, shortest_names
 from medimg_eval.data.former_names import found_now
-from medimg_eval.errors import LIST, UsageError, UserError, nearest
+from medimg_eval.errors import LIST, UsageError, UserError, invalid
 
 MODALITIES = {
     "ct": r"ct",
@@ -62,7 +62,7 @@ def config_named(group: str, name: str) -> dict[str, Any]:
         if path is not None:
             return _read_config(root / group / f"{path}.yaml")
         names += shortest_names(paths)
-    raise UsageError(f"there is no {group} {name!r}{nearest(name.rpartition('/')[2], names, f'{LIST} {group}s')}")
+    raise UsageError(invalid(group, name, names, f"{LIST} {group}s", like=name.rpartition("/")[2]))
 
 
 def with_parents(config: Mapping[str, Any], group: str = "task") -> dict[str, Any]:

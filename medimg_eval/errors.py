@@ -58,6 +58,13 @@ class UserError(Exception):
             if name not in options:
                 raise cls(f"{told} {name!r}{then}{nearest(str(name), map(str, options))}{end}")
 
+    @classmethod
+    def refuse_invalid(cls, setting: str, options: Collection[Any], *names: Any) -> None:
+        """Raises for the first name that a setting does not take."""
+        for name in names:
+            if name not in options:
+                raise cls(invalid(setting, name, map(str, options)))
+
 
 class _Retelling(NamedTuple):
     """Context of `UserError.about`."""
@@ -200,16 +207,39 @@ def nearest(name: str, options: Iterable[str], listed_by: str = "") -> str:
         listed_by: the command that lists many.
     """
     options = sorted(set(options))
+    few, hint, further = _suggestion(name, options)
+    if few is not None:
+        return f"{hint} (available: {few})"
+    return f"{hint} ({further}; {f'{listed_by} shows all {len(options)}' if listed_by else f'{len(options)} in all'})"
+
+
+def invalid(setting: str, name: object, options: Iterable[str], listed_by: str = "", *, like: str = "") -> str:
+    """Error message: "test is invalid: expected one of t, wilcoxon, got 'wilcoxn'; did you mean 'wilcoxon'?".
+
+    Args:
+        setting: what was to be named, such as a key of a config.
+        name: as it was typed.
+        options: what there is; of many, only the three nearest are named.
+        listed_by: the command that lists many.
+        like: the name as options are spelt, where that differs, such as without its folder.
+    """
+    options = sorted(set(options))
+    few, hint, further = _suggestion(like or str(name), options)
+    end = "" if few is not None else f" ({further}{f'; {listed_by} shows all' if listed_by else ''})"
+    expected = few if few is not None else f"{len(options)} names"
+    return f"{setting} is invalid: expected one of {expected}, got {name!r}{hint}{end}"
+
+
+def _suggestion(name: str, options: Sequence[str]) -> tuple[str | None, str, str]:
+    """Returns all options where they are few, the nearest as a question, and the nearest of many."""
     few = ", ".join(options) or "none"
     start = [option for option in options if len(name) > 2 and option.lower().startswith(name.lower())]
     start.sort(key=len)  # the nearest first
     close = [*start, *difflib.get_close_matches(name, options, n=3, cutoff=0.5)]
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    if len(few) <= LISTED:
-        return f"{hint} (available: {few})"
     near = list(dict.fromkeys([*close, *difflib.get_close_matches(name, options, n=3, cutoff=0)]))[:3]
     further = f"also near: {', '.join(near[1:])}" if close else f"nearest: {', '.join(near)}"
-    return f"{hint} ({further}; {f'{listed_by} shows all {len(options)}' if listed_by else f'{len(options)} in all'})"
+    return few if len(few) <= LISTED else None, hint, further
 
 
 def nearest_path(path: Path) -> str:

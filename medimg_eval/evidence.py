@@ -123,13 +123,13 @@ class Evidence:
         return observation.value
 
     def owners(self, provider: str, topic: str = "") -> list[str]:
-        """Whose subjects a provider was shown, in the order in which it was."""
+        """Owners of the subjects a provider was shown, in order."""
         return [owner for name, about, owner in self.observations if (name, about) == (provider, topic)]
 
     def rows(self, provider: str, prefix: str) -> tuple[list[str], Array]:
         """Features of matching owners: names, and float32 (owner, feature).
 
-        Of all subjects whose owner begins so, as one block.
+        An owner matches if it begins with `prefix`; what failed is left out.
         """
         values = [
             (owner, observation.value)
@@ -140,7 +140,7 @@ class Evidence:
         return owners, np.stack([row for _, row in values]) if values else np.zeros((0, 1), np.float32)
 
     def digest(self, owner: str, needs: Sequence[Requirement]) -> str:
-        """Hash of an owner's needed observations, for score keys."""
+        """Hash of what a trial's score rests on, for score keys."""
         if not needs:
             return ""
         wanted = {need.provider for need in needs}

@@ -114,7 +114,7 @@ class ChannelAxis:
     def bvecs(self, affine: Array) -> Array:
         """Gradient directions in FSL's convention, float64, (channel, 3).
 
-        Along the axes of a volume.
+        Their components are along the axes of the volume.
 
         They are components along the volume's columns of the affine, the first of them negated where the affine's
         determinant is positive: what a `.bvec` file holds, transposed. Raises ValueError where this is no diffusion.
@@ -202,7 +202,7 @@ class Image(_Voxels):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the array: (channel, *spatial)."""
+        """Shape of the array: (channel, *spatial)."""
         return tuple(self.array.shape)
 
     @property

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import logging
 import pkgutil
+import re
 import sys
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +23,7 @@ from medimg_eval.catalogue import configs_of, merged, spelled_arguments
 from medimg_eval.data.former_names import found_now
 from medimg_eval.data.splits import ALL
 from medimg_eval.data.stored import require_ours
-from medimg_eval.errors import UsageError, UserError, missing_extra, nearest, users_frame
+from medimg_eval.errors import UsageError, UserError, invalid, missing_extra, nearest, users_frame
 from medimg_eval.evaluation.identity import code_identity
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.metrics import parse
@@ -46,12 +49,28 @@ def build(config: Any, **extra: Any) -> Any:
         cause = error.__cause__
         if isinstance(cause, ImportError) and (missing := missing_extra(cause)):
             raise missing from error
+        if isinstance(cause, ImportError) and (unknown := _unknown_target(str(cause))):
+            raise unknown from error
         if cause is None or (users_frame(cause) is None and not isinstance(cause, UserError)):
             if isinstance(cause, TypeError):
                 raise UsageError(f"{config['_target_']}: {cause}") from error
             raise
     # Of a class of the user's own, or a refusal of ours; here, for within the handler each would be the other's cause.
     raise cause
+
+
+def _unknown_target(message: str) -> UsageError | None:
+    """Error that suggests the nearest class of ours; None for a target outside."""
+    stated = re.search(r"Error loading '(medimg_eval\.[\w.]+)'", message)
+    parts = stated[1].split(".") if stated else []
+    for end in range(len(parts) - 1, 0, -1):
+        parent = ".".join(parts[:end])
+        if importlib.util.find_spec(parent) is not None:
+            module = importlib.import_module(parent)
+            own = [name for name, held in vars(module).items() if getattr(held, "__module__", "") == parent]
+            names = getattr(module, "__all__", own)
+            return UsageError(invalid(f"_target_ in {parent}", parts[end], names)) if names else None
+    return None
 
 
 def build_task(config: Mapping[str, Any]) -> Task:
@@ -105,7 +124,7 @@ def under_protocol(config: Mapping[str, Any]) -> dict[str, Any]:
         UsageError: there is no such protocol.
     """
     protocol = config.get("protocol", "fixed")
-    UsageError.refuse_unknown("task.protocol is", PROTOCOLS, protocol)
+    UsageError.refuse_invalid("task.protocol", PROTOCOLS, protocol)
     if protocol == "fixed":
         return dict(config)
     published = dict(config.get("published") or {})
@@ -185,7 +204,7 @@ def _nearest_class(target: str) -> str:
 def with_folds(spec: ModelSpec, numbers: Iterable[int]) -> ModelSpec:
     """Model per fold, for configs with `{fold}` or `fold-0`.
 
-    Of a folder that holds `fold-0`.
+    A path with `{fold}` or a folder that holds `fold-0` has one for each.
 
     Raises:
         UserError: there is no file of some fold.
@@ -304,7 +323,7 @@ def with_config(task: Task) -> Task:
 
 
 def changed(task: Task, **settings: Any) -> Task:
-    """The same task with other settings, made anew; itself where there are none."""
+    """Task made anew with other settings; itself where there are none."""
     if not settings:
         return task
     if "'__main__." in str(task.config):  # which Hydra would look up in the program that started it
@@ -356,7 +375,7 @@ class Annotators(Mapping[str, ModelSpec]):
         """
         own = {name: config for name, config in self._given.items() if "_target_" in config}
         configs: dict[str, dict[str, Any]] = {**configs_of(self.group), **own}
-        UsageError.refuse_unknown(f"there is no {self.group}", configs, *self._given)
+        UsageError.refuse_invalid(self.group, configs, *self._given)
         return {name: {**config, **(self._given.get(name) or {}), "name": name} for name, config in configs.items()}
 
     def __getitem__(self, name: str) -> ModelSpec:

@@ -132,7 +132,7 @@ def published_numbers(stated: Any, task: str) -> tuple[PublishedNumber, ...]:
 def _of_entry(entry: Any, place: str) -> Iterator[PublishedNumber]:
     if not isinstance(entry, Mapping):
         raise UsageError(f"{place}: expected keys such as `model` and `number`, got {entry!r:.80}")
-    UsageError.refuse_unknown(f"{place}: there is no key", _KEYS, *entry)
+    UsageError.refuse_invalid(f"{place}: key", _KEYS, *entry)
     if lacking := [key for key in _NEEDED if not (isinstance(entry.get(key), str) and entry[key].strip())]:
         raise UsageError(f"{place}: `{lacking[0]}` is {entry.get(lacking[0])!r}; expected a text")
     if "number" not in entry and "by" not in entry:

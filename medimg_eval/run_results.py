@@ -84,7 +84,7 @@ class RunResults:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """How the run was made: settings, versions, times, status."""
+        """Record of the run: settings, versions, times, status."""
         return read_manifest(self.folder / MANIFEST)
 
     @property

@@ -122,7 +122,7 @@ def _refuse_other_card(overrides: Iterable[str]) -> None:
 def validating(config: Mapping[str, Any]) -> dict[str, Any]:
     """Training config that validates at least once.
 
-    At its end, where it is shorter than the usual step.
+    A training shorter than the usual step is validated at its end.
     """
     trainer = dict(config["trainer"])
     every, epochs = trainer.get("check_val_every_n_epoch"), trainer.get("max_epochs")

@@ -244,8 +244,8 @@ def coco_ap(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
 def _recalls_reached(objects: Floats) -> tuple[Places, Places]:
     """Returns recalls reached by 0, 1, ... hits, by objects.
 
-    Of 101 recalls, with where the row of each number of objects begins. Hits and objects are whole numbers,
-    so that this can be looked up, which is quicker than a search for each hit.
+    There are 101 recalls; the second array says where the row of each number of objects begins. Hits and objects are
+    whole numbers, so that this can be looked up, which is quicker than a search for each hit.
     """
     of = objects[:, None]
     needed = np.ceil(RECALLS * of - 1e-6)

@@ -355,8 +355,8 @@ def _flip_pieces(rows: ScoreTable, parameter: str) -> Floats:
 def answer_flips(sums: Floats, condition: str) -> Floats:
     """The share of cases whose answer under a condition is another than as published.
 
-    Of options by their text, of classes by which are said to be present; a wrong answer that becomes another wrong one
-    counts, too. Cases without an answer on one side are left out. In [0, 1].
+    Options are compared by their text, classes by which are said to be present; a wrong answer that becomes another
+    wrong one counts, too. Cases without an answer on one side are left out. In [0, 1].
     """
     return quotient(sums[..., 0], sums[..., 1])
 

@@ -78,7 +78,7 @@ class DetectionRule:
     def of(cls, wanted: DetectionRule | str | Mapping[str, Any]) -> DetectionRule:
         """Returns a rule from itself, a preset or a config.
 
-        As "luna16", "iou" or `{preset: iou, threshold: 0.1}`.
+        Examples are "luna16", "iou" and `{preset: iou, threshold: 0.1}`.
 
         Raises:
             UsageError: There is no such preset or key, or a value is invalid.
@@ -86,21 +86,21 @@ class DetectionRule:
         if isinstance(wanted, DetectionRule):
             return wanted
         if isinstance(wanted, str):
-            UsageError.refuse_unknown("There is no matching of detections called", PRESETS, wanted)
+            UsageError.refuse_invalid("matching of detections", PRESETS, wanted)
             return PRESETS[wanted]
         if not isinstance(wanted, Mapping):
             raise UsageError(f"Expected matching to be a preset's name or a mapping, got {wanted!r}")
         stated = dict(wanted)
         start = cls.of(stated.pop("preset", "luna16"))
         names = [*(field.name for field in fields(cls)), "preset"]
-        UsageError.refuse_unknown("matching: there is no", names, *stated)
+        UsageError.refuse_invalid("matching: key", names, *stated)
         rule = replace(start, **stated)
         rule.check()
         return rule
 
     def check(self) -> None:
         """Raises UsageError for an invalid value."""
-        UsageError.refuse_unknown("matching: there is no", get_args(Matching), self.matching)
+        UsageError.refuse_invalid("matching", get_args(Matching), self.matching)
         for key in ("radius_um", "margin_um", "smallest_um", "least_score"):
             value = getattr(self, key)
             number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
@@ -432,7 +432,7 @@ def _precision_recall_area(points: _Points) -> Floats:
 def cpm(rows: ScoreTable) -> float:
     """The mean sensitivity at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false positives per scan: the competition metric of LUNA16.
 
-    In [0, 1]; NaN without a finding. Of several labels the mean.
+    In [0, 1]; NaN without a finding. Several labels have the mean.
     """
     return _curve_value(rows, _mean_sensitivity)
 
@@ -462,8 +462,8 @@ def froc(rows: ScoreTable, rate: float) -> float:
 def average_precision(rows: ScoreTable) -> float:
     """The area under the precision-recall curve, where the precision at a recall is the best at that recall or above.
 
-    Over all points of the curve, at the task's threshold of IoU or distance; ignored candidates do not count. In
-    [0, 1]; NaN without a finding. Of several labels the mean (mAP).
+    All points of the curve count, at the task's threshold of IoU or distance; ignored candidates do not count. In [0,
+    1]; NaN without a finding. Of several labels the mean (mAP).
     """
     return _curve_value(rows, _precision_recall_area)
 
@@ -525,8 +525,8 @@ def _make_judge(rows: ScoreTable, area: Callable[[_Points], Floats]) -> Callable
 def _points_of(rows: ScoreTable, places: npt.NDArray[np.intp]) -> Callable[[Floats, Floats], _Points]:
     """Returns a function from weights to one label's points.
 
-    From the weights of hits and false candidates, (resample, row), and of scans. Cases whose findings are not
-    known are left out.
+    Weights are those of hits and false candidates, (resample, row), and of scans. Cases whose findings are not known
+    are left out.
     """
     held = places[rows.metric[places] == "n_reference_lesions"]
     unknown, held = held[np.isnan(rows.value[held])], held[~np.isnan(rows.value[held])]

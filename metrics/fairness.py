@@ -32,8 +32,8 @@ Floats = npt.NDArray[np.float64]
 class _Groups(NamedTuple):
     """A metric's means over all cases and each known group.
 
-    Over all cases that have a value, (resample,), and over groups, (resample, group). NaN of a group without
-    a case.
+    Means over all cases that have a value are (resample,), those over groups (resample, group). A group without a case
+    has NaN.
     """
 
     overall: Floats
@@ -54,7 +54,7 @@ def es_dice(rows: ScoreTable, attribute: str) -> Weighed:
 def es_iou(rows: ScoreTable, attribute: str) -> Weighed:
     """The mean IoU over 1 plus the sum of its distances to the mean of each group of cases.
 
-    As `es_dice`.
+    It is computed as `es_dice`.
     """
     return _make_judge(rows, "iou", attribute, _by_gaps)
 
@@ -73,7 +73,7 @@ def es_dice_sd(rows: ScoreTable, attribute: str) -> Weighed:
 def es_iou_sd(rows: ScoreTable, attribute: str) -> Weighed:
     """The mean IoU over 1 plus the standard deviation (n - 1) of the means of the groups of cases.
 
-    As `es_dice_sd`.
+    It is computed as `es_dice_sd`.
     """
     return _make_judge(rows, "iou", attribute, _by_deviation)
 
@@ -90,7 +90,7 @@ def _by_deviation(groups: _Groups) -> Floats:
 def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Weighed:
     """Returns a judge: weights (resample, row) to scores, (resample,).
 
-    Of a resample with fewer than two groups it is NaN.
+    A resample with fewer than two groups has NaN.
     """
     means, at = case_means(rows, metric)
     names, member = np.unique(rows.attributes.get(attribute, np.zeros(rows.value.size, "U1"))[at], return_inverse=True)
@@ -113,7 +113,7 @@ def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[
 def case_means(rows: ScoreTable, metric: str) -> tuple[Floats, npt.NDArray[np.intp]]:
     """Returns cases' means over labels, (case,), with their rows.
 
-    Of every case that has a value. Cases stand in the order of their numbers.
+    Cases without a value are left out; the others are in the order of their numbers.
     """
     chosen = np.flatnonzero((rows.metric == metric) & ~np.isnan(rows.value))
     _, first, owner = np.unique(rows.case[chosen], return_index=True, return_inverse=True)

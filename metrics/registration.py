@@ -227,7 +227,7 @@ def sdlogj(pair: RegistrationPair) -> float:
 def sdlogj_learn2reg(pair: RegistrationPair) -> float:
     """The standard deviation of log(J + 3), at least two voxels from the edges of the grid, as in Learn2Reg's script.
 
-    By the 3 most folds do not reach the bound of 1e-9: the number is smaller than `sdlogj`, and tells less.
+    Because 3 is added, most folds do not reach the bound of 1e-9: the number is smaller than `sdlogj`, and tells less.
     """
     determinants = pair.within(pair.determinants, margin=2)
     return float(np.log((determinants + 3).clip(SMALLEST, 1e9)).std()) if determinants.size else math.nan

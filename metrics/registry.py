@@ -22,7 +22,7 @@ from typing import Any, Literal, Required, TypedDict, TypeVar, Unpack, get_args
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import LIST, UsageError, nearest
+from medimg_eval.errors import LIST, UsageError, invalid
 from medimg_eval.metrics.aliases import ALIASES, FORMER, folded
 
 log = logging.getLogger(__name__)
@@ -543,7 +543,7 @@ def canonical(name: str, kinds: Collection[str] = ()) -> str:
     for metric in _METRICS.values():
         if typed in (folded(metric.name), *map(folded, metric.aliases)):
             return metric.name + at + text
-    raise UsageError(f"Unknown metric {base!r}{nearest(typed, _METRICS, f'{LIST} metrics')}")
+    raise UsageError(invalid("metric", base, _METRICS, f"{LIST} metrics", like=typed))
 
 
 def adopted(base: str) -> bool:

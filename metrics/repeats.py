@@ -50,7 +50,7 @@ def by_repeat(rows: ScoreTable) -> CaseRepeats:
 def spread(rows: ScoreTable) -> tuple[float, float]:
     """Returns the SDs between repeats' means and within cases.
 
-    Within cases it is the root of the mean variance; both with n - 1.
+    The SD within cases is the root of the mean variance; both divide by n - 1.
     """
     values = by_repeat(rows).values
     means = _without_gaps(values.T)
@@ -178,7 +178,7 @@ def _g_pass(n: Floats, right: Floats, parameter: str) -> Floats:
 def g_pass(sums: Floats, parameter: str) -> Floats:
     """The chance that at least that share of k repeats drawn without replacement is right.
 
-    At least max(ceil(share k), 1) of them. Cases of fewer than k repeats are left out. In [0, 1].
+    That is at least max(ceil(share k), 1) of them. Cases of fewer than k repeats are left out. In [0, 1].
     """
     return _mean_of(sums)
 
@@ -218,8 +218,8 @@ def _majority_right(n: Floats, right: Floats, parameter: str) -> Floats:
 def majority(sums: Floats, k: str = "") -> Floats:
     """The share of cases that more than half of the repeats get right; a tie counts one half.
 
-    With a number, of so many repeats drawn without replacement. It votes on right and wrong, not on the wording of
-    answers. In [0, 1].
+    A number draws so many repeats without replacement. It votes on right and wrong, not on the wording of answers. In
+    [0, 1].
     """
     return _mean_of(sums)
 

@@ -183,7 +183,7 @@ def _read_mapping(name: str) -> Mapping[Any, str]:
 
     folder = resources.files("medimg_eval.configs") / "class_lists"
     names = {entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")}
-    UsageError.refuse_unknown("model.translate.from: there is no list of classes", names, name)
+    UsageError.refuse_invalid("model.translate.from", names, name)
     read: Mapping[Any, str] = yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))
     return read
 

@@ -53,8 +53,8 @@ class FusionProbe(Probe):
         visits: str = "mean",
         **options: Any,
     ) -> None:
-        UsageError.refuse_unknown("model.fusion is", FUSIONS, fusion)
-        UsageError.refuse_unknown("model.visits is", VISITS, visits)
+        UsageError.refuse_invalid("model.fusion", FUSIONS, fusion)
+        UsageError.refuse_invalid("model.visits", VISITS, visits)
         if isinstance(head, Head):
             raise UsageError("model.head of a fusion is the name of a head, or `name` and its settings")
         fused = {"name": FUSIONS[fusion], "of": head if isinstance(head, str) else dict(head)}

@@ -123,7 +123,7 @@ def build_timm(
 def fitting_window(name: str, shape: Sequence[int], axes: int) -> tuple[int, ...]:
     """Returns the network's default window, smaller for small images.
 
-    In voxels along each of the network's axes, in multiples of `STEP`; a network of fewer axes than the image
+    It is in voxels along each of the network's axes, in multiples of `STEP`; a network of fewer axes than the image
     (*spatial) sees its first ones.
     """
     least = LEAST.get(name, {}).get(axes, STEP)

@@ -65,7 +65,7 @@ class Diffusers(Synthesizer):
         batch: int = 1,
         device: str = "auto",
     ) -> None:
-        UsageError.refuse_unknown("model.precision is", PRECISIONS, precision)
+        UsageError.refuse_invalid("model.precision", PRECISIONS, precision)
         if size is not None and len(size) != 2:
             raise UsageError(f"model.size: expected rows and columns, got {list(size)}")
         self.checkpoint, self.lora, self.lora_scale = checkpoint, lora, lora_scale

@@ -285,7 +285,7 @@ class Task(ABC):
         return count_grids(cases, grids)
 
     def panels(self, case: Case) -> list[Panel]:
-        """Panels of a case: images with targets, or the question's."""
+        """Panels of a case: images, reference overlay, a question's reference text."""
         names = [f"Image {number}" for number in range(1, len(case.images) + 1)]
         names = ["Image"] if len(names) == 1 else names
         images = [Panel("image", name, image.read) for name, image in zip(names, case.images, strict=True)]
@@ -541,7 +541,7 @@ class Task(ABC):
         return alone.signature(provenance) if provenance else alone.signature()
 
     def alone(self, metric: str) -> Self:
-        """The same task with one metric, as far as its signature goes."""
+        """Task with one metric alone, as far as its signature goes."""
         return replace(self, metrics=[metric])
 
     def rows(self, case: Case, scores: Sequence[LabelScore], *, run: str, model: str) -> list[Score]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 from medimg_eval.case import Case, Findings, Image, LocatedFindings, Prompt
 from medimg_eval.codecs import Codec, Records, Weighed
-from medimg_eval.errors import CaseError, MissingDataError, UsageError, nearest
+from medimg_eval.errors import CaseError, MissingDataError, UsageError, invalid, nearest
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.imaging import heat_image
 from medimg_eval.metrics import LabelScore, localisation, parse
@@ -114,7 +114,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
 
     def _take_half(self) -> None:
         """Keeps one half of the classes, for derived tasks too."""
-        UsageError.refuse_unknown(f"task {self.name!r}: half is", ("base", "novel"), self.half)
+        UsageError.refuse_invalid(f"task {self.name!r}: half", ("base", "novel"), self.half)
         if not self.exclusive or len(self.classes) < 4:
             raise UsageError(f"task {self.name!r}: half needs four classes or more that exclude each other")
         middle = math.ceil(len(self.classes) / 2)
@@ -296,7 +296,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
         if average not in AVERAGES:
             raise UsageError(f"task {self.name!r}: {metric!r}{nearest(parameter, [*AVERAGES, *self.classes])}")
         if dash and name not in self.sets:
-            raise UsageError(f"task {self.name!r}: {metric!r}: there is no set {name!r}{nearest(name, self.sets)}")
+            raise UsageError(invalid(f"task {self.name!r}: set of {metric!r}", name, self.sets))
 
 
 def _of_maps(metric: str) -> bool:

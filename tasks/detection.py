@@ -127,7 +127,7 @@ class DetectionTask(Task):
         return answer
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
-        """Where the answer lies."""
+        """Panel that shows where the answer lies."""
         return [Panel("overlay", "", lambda: self.codec.read(prediction))] if isinstance(prediction, Path) else []
 
     def score(

@@ -86,7 +86,7 @@ class LandmarkTask(Task):
         return selected
 
     def answer_panels(self, case: Case, prediction: Any) -> list[Panel]:
-        """Where the answer lies."""
+        """Panel that shows where the answer lies."""
         return [Panel("overlay", "", lambda: self.codec.read(prediction))] if isinstance(prediction, Path) else []
 
     def score(
@@ -132,7 +132,7 @@ class LandmarkTask(Task):
 
 def check_points_task(task: Any) -> None:
     """Lists a task's metrics; UsageError for repeats or unknown units."""
-    UsageError.refuse_unknown(f"task {task.name!r}: there is no units", get_args(Units), task.units)
+    UsageError.refuse_invalid(f"task {task.name!r}: units", get_args(Units), task.units)
     check_metrics(task)
     if task.monitor and parse(task.monitor)[0].kind == "run":
         raise UsageError(f"task {task.name!r}: metric {task.monitor!r} judges whole runs, so fit cannot follow it")

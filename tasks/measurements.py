@@ -73,7 +73,7 @@ class MeasurementTask(Task):
     def __post_init__(self) -> None:
         """Refuses invalid measurements and metrics, before anything is loaded."""
         if isinstance(self.measures, str):
-            UsageError.refuse_unknown(f"task {self.name!r}: there is no way to measure", ["cobb"], self.measures)
+            UsageError.refuse_invalid(f"task {self.name!r}: way to measure", ["cobb"], self.measures)
         if isinstance(self.measures, Mapping):
             for name, points in self.measures.items():
                 if isinstance(points, str) or len(points) not in (2, 3, 4):
@@ -81,7 +81,7 @@ class MeasurementTask(Task):
         if wrong := [name for name in self.names if BETWEEN in name]:
             raise UsageError(f"task {self.name!r}: expected names without {BETWEEN!r}, got {wrong[0]!r}")
         for name, period in self.periods.items():
-            UsageError.refuse_unknown(f"task {self.name!r}: periods: there is no", self.names, name)
+            UsageError.refuse_invalid(f"task {self.name!r}: periods: measurement", self.names, name)
             if not 0 < period < math.inf:
                 raise UsageError(f"task {self.name!r}: expected the period of {name!r} to be above 0, got {period!r}")
         check_points_task(self)

@@ -48,7 +48,7 @@ def output_of(wrapper: type, wanted: str | None, *, asked: bool) -> str:
         UsageError: there is no such output, or the class lacks the method for it, or for all.
     """
     if wanted is not None:
-        UsageError.refuse_unknown("there is no output", OUTPUTS, wanted)
+        UsageError.refuse_invalid("output", OUTPUTS, wanted)
     able = [
         name for name, output in OUTPUTS.items() if any(callable(getattr(wrapper, m, None)) for m in output.methods)
     ]

@@ -66,7 +66,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be sampled."""
-        UsageError.refuse_unknown("sampling: there are no lines", get_args(Lines), self.lines)
+        UsageError.refuse_invalid("sampling: lines", get_args(Lines), self.lines)
         if not 1 <= self.acceleration < math.inf or not 0 < self.centre <= 1 / self.acceleration:
             raise UsageError(
                 "sampling: expected an acceleration of at least 1 and a centre above 0 and at most 1 / acceleration, "
@@ -344,7 +344,7 @@ class ReconstructionTask(Task):
         return scores + perceived
 
     def conditions(self) -> frozenset[str]:
-        """Those of samples of k-space."""
+        """Conditions that samples of k-space allow."""
         return conditions_on("samples")
 
     @property
@@ -376,7 +376,7 @@ class ReconstructionTask(Task):
         return Context(evidence, facts={"annotators": evidence.provenance})
 
     def notes(self, cases: Sequence[Case], context: Context) -> list[str]:
-        """Which cases networks could not judge."""
+        """Notes on cases that networks could not judge."""
         notes = []
         for provider in dict.fromkeys(need.provider for name in self.perceptual_metrics for need in required(name)):
             metrics = [name for name in self.perceptual_metrics if required(name)[0].provider == provider]

@@ -13,7 +13,7 @@ import numpy as np
 
 from medimg_eval.case import Case, Findings, Image, Prompt
 from medimg_eval.codecs import Codec, Records
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError, invalid, nearest
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.imaging.matrices import read_names
 from medimg_eval.metrics import LabelScore, parse
@@ -31,7 +31,7 @@ class Values(dict[str, float]):
     """Output -> number, as a model says it."""
 
     def as_record(self) -> dict[str, Any]:
-        """The numbers as a run keeps them."""
+        """Record of the numbers, as a run keeps it."""
         return {"values": dict(self)}
 
     @classmethod
@@ -219,7 +219,7 @@ class RegressionTask(TrainsOnPrompts, Task):
         if average not in AVERAGES:
             raise UsageError(f"task {self.name!r}: {metric!r}{nearest(parameter, [*AVERAGES, *self.outputs])}")
         if dash and name not in self.sets:
-            raise UsageError(f"task {self.name!r}: {metric!r}: there is no set {name!r}{nearest(name, self.sets)}")
+            raise UsageError(invalid(f"task {self.name!r}: set of {metric!r}", name, self.sets))
 
 
 def _check_names(names: list[str], where: str) -> list[str]:

@@ -76,7 +76,7 @@ class Guides:
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
         for what, value, options in (("kind", self.kind, Kind), ("per", self.per, Per)):
-            UsageError.refuse_unknown(f"task.guides.{what}: there is no", get_args(options), value)
+            UsageError.refuse_invalid(f"task.guides.{what}", get_args(options), value)
         for what, least in (("jitter", 0), ("negatives", 0), ("points", 1), ("seed", 0)):
             value = getattr(self, what)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
@@ -91,7 +91,7 @@ class Guides:
         return {label: guides for label, guides in drawn.items() if guides}
 
     def describe(self) -> str:
-        """In words, for the table's footnote."""
+        """Description for the table's footnote."""
         what = {"box": "boxes", "point": "points", "both": "boxes and points"}[self.kind]
         each = {"volume": "structure", "slice": "slice of a structure"}[self.per]
         each = each.replace("structure", "component") if self.parts else each
@@ -174,7 +174,7 @@ def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
     if not isinstance(settings, Mapping):
         raise UsageError(f"expected task.guides to hold settings such as kind: box, got {settings!r}")
     names = [entry.name for entry in fields(Guides)]
-    UsageError.refuse_unknown("task.guides: there is no setting", names, *sorted(settings))
+    UsageError.refuse_invalid("task.guides: setting", names, *sorted(settings))
     return Guides(**settings)
 
 
@@ -224,7 +224,7 @@ class SegmentationTask(Task):
             raise UsageError(f"task {self.name!r}: expected labels of 1 and above, got {sorted(self.labels)}")
         check_metrics(self, "masks")
         for what, value, options in (("surface", self.surface, Surface), ("units", self.units, Units)):
-            UsageError.refuse_unknown(f"task {self.name!r}: there is no {what}", get_args(options), value)
+            UsageError.refuse_invalid(f"task {self.name!r}: {what}", get_args(options), value)
         kind = parse(self.monitor)[0].kind
         if kind == "probability" and not self._soft:
             raise UsageError(
@@ -247,7 +247,7 @@ class SegmentationTask(Task):
 
     @property
     def codec(self) -> Codec:  # type: ignore[override]
-        """Of label maps, of label maps with numbered objects, or of probabilities."""
+        """Codec of label maps, numbered objects, or probabilities."""
         return ProbabilityMaps() if self._soft else InstanceMasks() if self._numbered else Masks()
 
     @property
@@ -510,7 +510,7 @@ class SegmentationTask(Task):
             if not isinstance(members, list | tuple):
                 raise UsageError(f"task {self.name!r}: expected region {name!r} to list labels, got {members!r}")
         named = list(self.regions or self.labels.values())
-        UsageError.refuse_unknown(f"task {self.name!r}: unscored: there is no label", named, *self.unscored)
+        UsageError.refuse_invalid(f"task {self.name!r}: unscored: label", named, *self.unscored)
         unknown = sorted({label for labels in self.regions.values() for label in labels} - set(self.labels))
         if unknown:
             raise UsageError(f"task {self.name!r}: regions hold labels {unknown} that `labels` does not name")

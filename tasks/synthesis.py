@@ -97,7 +97,7 @@ class SynthesisTask(Task):
         if not isinstance(self.pictures, int) or self.pictures < 1:
             raise UsageError(f"task.pictures: expected a whole number of at least 1, got {self.pictures!r}")
         for key, allowed in (("unreadable", ("error", "skip")), ("protocol", ("fixed", "published"))):
-            UsageError.refuse_unknown(f"task.{key} is", allowed, getattr(self, key))
+            UsageError.refuse_invalid(f"task.{key}", allowed, getattr(self, key))
         missing = [part for part in self.parts if part not in self.splits]
         if missing:
             names = [name for name in self.set_metrics if missing[0] in requirement_of(name).sets]
@@ -117,11 +117,11 @@ class SynthesisTask(Task):
         return True
 
     def conditions(self) -> frozenset[str]:
-        """Those of the images that are shown; where prompts are texts, none."""
+        """Conditions of the images shown; none where prompts are texts."""
         return super().conditions() if self.shown else frozenset()
 
     def variant(self, repeat: int, condition: Condition | None) -> SynthesisTask:
-        """With a seed of its own for each repeat."""
+        """Task with a seed of its own for each repeat."""
         return replace(self, seed=self.seed + repeat) if repeat else self
 
     @property
@@ -131,12 +131,12 @@ class SynthesisTask(Task):
 
     @property
     def extractors(self) -> list[str]:
-        """Names of the extractors whose features they compare."""
+        """Names of the extractors whose features the set metrics compare."""
         return list(dict.fromkeys(requirement_of(name).provider for name in self.set_metrics))
 
     @property
     def parts(self) -> list[str]:
-        """The sets of real images that they need."""
+        """Parts of the real images that the set metrics need."""
         needed = {part for name in self.set_metrics for part in requirement_of(name).sets}
         return [part for part in PARTS if part in needed]
 

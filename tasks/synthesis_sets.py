@@ -73,7 +73,7 @@ class Picture:
             raise self._error(error) from error
 
     def read(self) -> Image:
-        """Reads it.
+        """Reads the image.
 
         Raises:
             UserError: it cannot be read; a CaseError where it is optional.

@@ -65,7 +65,7 @@ class VertebraTask(TrainsOnPrompts, Task):
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
         check_metrics(self, "vertebrae")
-        UsageError.refuse_unknown("task.grader is", ("thresholds", "svm"), self.grader)
+        UsageError.refuse_invalid("task.grader", ("thresholds", "svm"), self.grader)
         if len(self.least) != len(GENANT) - 1 or list(self.least) != sorted(self.least):
             raise UsageError(f"task.least: expected three losses, the least first, got {list(self.least)}")
         if not self.grades and (self.grader == "svm" or "genant_grade" in self.case_metrics):

@@ -60,7 +60,7 @@ class VolumeSynthesisTask(SynthesisTask):
         super().__post_init__()
         if not isinstance(self.slices, int) or self.slices < 1:
             raise UsageError(f"task.slices: expected a whole number of at least 1, got {self.slices!r}")
-        UsageError.refuse_unknown("task.planes: there is no plane", (*PLANES, WHOLE), *self.planes)
+        UsageError.refuse_invalid("task.planes", (*PLANES, WHOLE), *self.planes)
         if WHOLE in self.planes and len(self.planes) > 1:
             raise UsageError(f"task.planes: expected planes, or {WHOLE} alone, got {list(self.planes)}")
         if not self.planes or len(set(self.planes)) < len(self.planes):
@@ -211,7 +211,7 @@ def checked_volume(given: Any, what: str, *, videos: bool = False) -> Image:
 def cut_slice(volume: Image, plane: str, share: float, window: tuple[float, float]) -> tuple[Array, float]:
     """Returns a slice, uint8 (row, column), and its pixel size in mm.
 
-    Of a volume in RAS; its pixels are square.
+    The volume is in RAS; the slice's pixels are square.
 
     Rows run from superior or anterior, columns from left or posterior.
 

@@ -201,9 +201,9 @@ def test_the_callers_process_is_left_as_it_was(write_dataset, tmp_path):
 
 
 def test_what_cannot_be_done_is_a_user_error(write_dataset, tmp_path):
-    with pytest.raises(UsageError, match="there is no task 'brain_tisue'; did you mean 'brain_tissue'"):
+    with pytest.raises(UsageError, match="got 'brain_tisue'; did you mean 'brain_tissue'"):
         me.test("brain_tisue", Thresholds(), runs=tmp_path)
-    with pytest.raises(UsageError, match="no setting 'limt'; did you mean 'limit'"):
+    with pytest.raises(UsageError, match="got 'limt'; did you mean 'limit'"):
         me.test(ellipsoids(write_dataset(2)), Thresholds(), runs=tmp_path, limt=1)
     with pytest.raises(UsageError, match="the model is an object; change it where it is made"):
         me.test(ellipsoids(write_dataset(2)), Thresholds(), runs=tmp_path, overrides=["model.levels=[1]"])
@@ -217,7 +217,7 @@ def test_tasks_are_listed_by_family_and_loaded_with_other_settings():
     assert set(me.list_tasks("vqa")["family"]) == {"vqa"}
     assert me.load_task("slake", root="/elsewhere").layout.root == "/elsewhere"
     assert list(me.load_task("brain_tissue", metrics=["dice"]).metrics) == ["dice"]
-    with pytest.raises(UsageError, match="there are no tasks of 'segmentatiom'; did you mean 'segmentation'"):
+    with pytest.raises(UsageError, match="got 'segmentatiom'; did you mean 'segmentation'"):
         me.list_tasks("segmentatiom")
 
 

@@ -73,7 +73,7 @@ def test_nothing_and_words_state_no_number():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"modle": "m"}, "there is no key 'modle'; did you mean 'model'"),
+        ({"modle": "m"}, "got 'modle'; did you mean 'model'"),
         ({"model": ""}, "`model` is ''; expected a text"),
         ({"source": None}, "`source` is None; expected a text"),
         ({"number": 0.5}, "`number` is 0.5; expected a number in quotes"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from medimg_eval.api.asking import Overrides
 from medimg_eval.catalogue import configs_of, searching, usual_places
 from medimg_eval.configs.overrides import composed, plain, with_changes
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, invalid
 from medimg_eval.instantiate import build_task
 from medimg_eval.tasks import Task
 
@@ -70,7 +70,7 @@ def list_tasks(tag: str = "", *, config_dir: str | Path | None = None) -> pd.Dat
             | card_facts
         )
     if not rows:
-        raise UsageError(f"there are no tasks of {tag!r}{nearest(tag, of_family.values())}")
+        raise UsageError(invalid("family", tag, of_family.values()))
     return pd.DataFrame(rows).set_index("task")
 
 
@@ -101,7 +101,7 @@ def list_catalogue(
 
     from medimg_eval.api.listing import KINDS, chosen_entries, entries_of, nothing_passes
 
-    UsageError.refuse_unknown("there is no list of", KINDS, what)
+    UsageError.refuse_invalid("what", KINDS, what)
     filters = {"family": family, "modality": modality, "access": access, "search": search}
     entries = entries_of(what)
     entries_ = chosen_entries(entries, filters)

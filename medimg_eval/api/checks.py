@@ -32,7 +32,7 @@ def check(
 ) -> pd.DataFrame:
     """Checks a task's cases, a path's images or metric requirements.
 
-    As the command `check` does.
+    It takes what the command `check` takes.
 
     Args:
         task: its name, or a task.

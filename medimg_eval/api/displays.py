@@ -42,10 +42,7 @@ def table(runs: Runs = "runs", **settings: Any) -> Table:
 
 
 def compare(runs: Runs = "runs", metric: str = "", **settings: Any) -> Comparison:
-    """Statistical comparison of models; settings as of the command `compare`.
-
-    Such as `baseline`.
-    """
+    """Statistical comparison of models; settings such as `baseline` as of `compare`."""
     from medimg_eval.results.tables import comparison_of
 
     return comparison_of(_scores_of(runs), settings_of("compare", {**settings, "metric": metric}))
@@ -103,10 +100,7 @@ class ReportPages:
 
 
 def report(runs: Runs, out: str | Path, *, trust: bool = False, **settings: Any) -> ReportPages:
-    """Writes pages of tables, cases and images; settings as of `report`.
-
-    Such as `compare`.
-    """
+    """Writes pages of tables, cases and images; settings as of `report`."""
     from medimg_eval.catalogue import task_facts
     from medimg_eval.viewer import write_pages
 

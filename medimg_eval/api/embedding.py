@@ -66,7 +66,7 @@ def run_embedding(wanted: Mapping[str, Any], task: Task | None = None, model: Mo
         raise UsageError("no task is named; add task=NAME (see python -m medimg_eval list tasks)")
     if model is None and not wanted.get("model"):
         raise UsageError("no encoder is named; add model=NAME, such as model=timm_encoder")
-    UsageError.refuse_unknown("dtype is", ("float32", "float16"), wanted["dtype"])
+    UsageError.refuse_invalid("dtype", ("float32", "float16"), wanted["dtype"])
     plan = ShownPlan.of(wanted["tiles"], wanted["slices"])
     spec = build_candidate(wanted["model"]) if model is None else model
     refuse_no_encoder(spec)

@@ -33,7 +33,7 @@ def export(
 ) -> list[Path]:
     """Exports a run for another program, leaderboard or challenge.
 
-    As the command `export` does.
+    It takes what the command `export` takes.
 
     Args:
         run: what `test` returned, or a run folder.

@@ -79,7 +79,7 @@ class Fleet:
     failed: dict[str, str] = field(default_factory=dict)
 
     def run(self, jobs: Sequence[Job]) -> None:
-        """Brings all jobs to their end.
+        """Runs all jobs until each has ended.
 
         Raises:
             UserError: some failed, after all others were done; the message has their last words.

@@ -54,7 +54,7 @@ def label(
 ) -> Labelled:
     """Labels reports by language model, and compares with people's labels.
 
-    As the command `label` does.
+    It takes what the command `label` takes.
 
     Args:
         reports: a table of reports.

@@ -133,7 +133,8 @@ def model_rooms() -> dict[str, str]:
 def published_systems() -> dict[str, dict[str, Any]]:
     """Published systems with description, commands and status.
 
-    By name: `modalities`, `what`, `status`, `commands`, and where there is something to say `evidence` and `lacks`.
+    Each name has `modalities`, `what`, `status`, `commands`, and where there is something to say `evidence` and
+    `lacks`.
     """
     text = (files("medimg_eval.configs") / "systems.yaml").read_text(encoding="utf-8")
     return {str(name): system for name, system in yaml.safe_load(text).items()}

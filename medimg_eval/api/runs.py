@@ -257,7 +257,7 @@ def score(run: None = None, **settings: Any) -> RunSet: ...
 def score(run: RunResults | str | Path | None = None, **settings: Any) -> RunResults | RunSet:
     """Scores stored predictions or prediction files again, loading no model.
 
-    As the command `score` does.
+    It takes what the command `score` takes.
 
     Args:
         run: what `test` returned, or a run folder; left out where files are scored.
@@ -398,7 +398,7 @@ def fit(
 ) -> Path:
     """Trains a model on a task's `fit` cases; returns the run folder.
 
-    As the command `fit` does.
+    It takes what the command `fit` takes.
 
     That folder is a `checkpoint` for the same model. Arguments are as for `test`; the model is an `nn.Module` that can
     be trained, and `settings` are keys of the command `fit`, such as `fit={"lr": 1e-4}`, `trainer={"max_epochs": 10}`.
@@ -451,8 +451,8 @@ def _train_folds(
 ) -> Path:
     """Trains each fold into `fold-0`, ...; returns the parent folder.
 
-    Of subsets the draws have seeds of their own, from the run's on.
-    A model that is `given` as an object is copied for each fold; others are made anew.
+    Draws of subsets have seeds of their own, counted from the run's. A model that is `given` as an object is copied for
+    each fold; others are made anew.
     """
     from medimg_eval.evaluation.identity import slug
     from medimg_eval.evaluation.plan import task_identity

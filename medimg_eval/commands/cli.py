@@ -130,7 +130,7 @@ def take_apart(argv: Sequence[str]) -> Words:
             return Words("", flags, [])
         raise UsageError(f"no command is named (available: {', '.join(COMMANDS)})")
     command = remaining.pop(0)
-    UsageError.refuse_unknown("there is no command", COMMANDS, command)
+    UsageError.refuse_invalid("command", COMMANDS, command)
     if command in POSITIONAL and remaining and "=" not in remaining[0] and not remaining[0].startswith("~"):
         remaining[0] = f"{POSITIONAL[command]}={remaining[0]}"
     if not {"-m", "--multirun"} & set(flags):

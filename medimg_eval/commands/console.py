@@ -84,8 +84,8 @@ def fits(console: Console, layout: Layout) -> bool:
 def show(table: Table) -> None:
     """Prints a table and its footnotes to standard output.
 
-    Where it is too wide, task by task if these stand beside each other; columns that do not fit beside each other are
-    printed one below the other.
+    A table that is too wide is printed task by task if these stand beside each other; columns that do not fit beside
+    each other are printed one below the other.
     """
     from medimg_eval.results.table import rich_table
 

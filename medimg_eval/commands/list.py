@@ -17,14 +17,14 @@ from medimg_eval.api.listing import FILTERS, KINDS, Entry, chosen_entries, entri
 from medimg_eval.arguments import as_list
 from medimg_eval.catalogue import config_named, with_parents
 from medimg_eval.commands.console import printer, say
-from medimg_eval.errors import LIST, UsageError, nearest
+from medimg_eval.errors import LIST, UsageError, invalid
 from medimg_eval.published_numbers import published_numbers
 
 
 def run(config: DictConfig) -> None:
     """Prints counts, filtered lines, a card, or JSON."""
     if config.what != "all" and config.what not in KINDS:
-        raise UsageError(f"there is no list of {config.what!r}{nearest(config.what, (*KINDS, 'all'))}")
+        raise UsageError(invalid("what", config.what, (*KINDS, "all")))
     if config.card is not None:
         _show_card(str(config.card), as_json=config.json)
         return

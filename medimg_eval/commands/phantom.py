@@ -24,7 +24,7 @@ def run(config: DictConfig) -> None:
     """
     wanted = plain(config)
     kinds = as_list(wanted["kinds"])
-    UsageError.refuse_unknown("there is no phantom", KNOWN, *kinds)
+    UsageError.refuse_invalid("phantom", KNOWN, *kinds)
     for key in ("cases", "seed"):
         if not isinstance(wanted[key], int) or isinstance(wanted[key], bool):
             raise UsageError(f"expected a whole number for {key}, got {wanted[key]!r}")

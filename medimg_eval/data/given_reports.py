@@ -81,7 +81,7 @@ def read_labels(
         UsageError: there is no column of ids, or of any finding; `codes` is none of the two.
         UserError: the table cannot be read, or a cell holds another value.
     """
-    UsageError.refuse_unknown("codes is", ("table", "values"), codes)
+    UsageError.refuse_invalid("codes", ("table", "values"), codes)
     rows = read_table(file)
     columns = _label_columns(file, rows, {} if id_column is None else {"id": id_column})
     named = id_column or next((name for name in columns if name.lower() in IDS), None)

@@ -277,7 +277,7 @@ def read_chunk(plan: ShownPlan, chunk: Chunk) -> list[Image] | Array | Failure:
 
 
 def read_whole(plan: ShownPlan, chunk: Chunk) -> list[Image] | Array | Failure:
-    """The same for encoders that take volumes whole."""
+    """Volumes as encoders that take them whole are shown them."""
     if chunk.piece.kind != "volume":
         return read_chunk(plan, chunk)
     try:

@@ -135,7 +135,7 @@ class Entry:
     def fill(self, pattern: str) -> str:
         """Fills a pattern from the first record and derived names.
 
-        From `case`, `split`, `patient`, `name` and `stem` of the image.
+        Derived names are `case`, `split`, `patient`, and the image's `name` and `stem`.
 
         Raises UserError for a field that is none of these.
         """

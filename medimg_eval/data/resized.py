@@ -141,7 +141,7 @@ class ShrunkPicture(_Made[Image]):
         return replace(image, array=shrunk(image.array, rows, columns), valid=None)
 
     def geometry(self) -> Geometry:
-        """Rows and columns after it was shrunk."""
+        """Grid of rows and columns after shrinking."""
         grid = self.stored.geometry()
         return Geometry(self._size(grid), grid.affine, grid.units)
 

@@ -56,7 +56,7 @@ class SplitLists:
     fold: int | str = 0
 
     def fold_numbers(self, root: Path) -> list[int]:
-        """Those whose files there are."""
+        """Numbers of the folds whose files exist."""
         return _numbered_folds(root, self.lists.values())
 
     def files(self, root: Path) -> tuple[Path, ...]:
@@ -94,7 +94,7 @@ class SplitTable:
     fold: int | str = 0
 
     def fold_numbers(self, root: Path) -> list[int]:
-        """Those whose tables there are, or columns of the one table."""
+        """Numbers of the folds whose tables, or columns, exist."""
         names = [self.table] if isinstance(self.table, str) else list(self.table.values())
         if FOLD not in self.split:
             return _numbered_folds(root, names)
@@ -130,7 +130,7 @@ class SplitTable:
 class SplitColumns:
     """Table with an id column per split, as in CLAM.
 
-    Of several folds there is a table each, with `{fold}` in its name: `splits_{fold}.csv`.
+    Several folds have a table each, with `{fold}` in its name: `splits_{fold}.csv`.
     """
 
     table: str
@@ -139,7 +139,7 @@ class SplitColumns:
     fold: int | str = 0
 
     def fold_numbers(self, root: Path) -> list[int]:
-        """Those whose tables there are."""
+        """Numbers of the folds whose tables exist."""
         return _numbered_folds(root, [self.table])
 
     def files(self, root: Path) -> tuple[Path, ...]:
@@ -210,7 +210,7 @@ class SplitFolds:
     seed: int = 12345
 
     def fold_numbers(self, root: Path) -> list[int]:
-        """As many as there are to be."""
+        """Numbers of all folds that are to be drawn."""
         return list(range(self.folds))
 
     def files(self, root: Path) -> tuple[Path, ...]:
@@ -234,7 +234,7 @@ class SplitFolds:
 class SplitNames:
     """Names listed in the config; cases without one share a split.
 
-    For where others' code holds the split and no file does.
+    It serves where others' code holds the split and no file does.
 
     Args:
         names: split -> its names.
@@ -325,7 +325,7 @@ class SplitPickles:
     fold: int | str = 0
 
     def fold_numbers(self, root: Path) -> list[int]:
-        """Those whose files there are."""
+        """Numbers of the folds whose files exist."""
         return _numbered_folds(root, [names if isinstance(names, str) else names[0] for names in self.lists.values()])
 
     def files(self, root: Path) -> tuple[Path, ...]:

@@ -74,7 +74,8 @@ def _kept_in_frame(shape: tuple[int, ...], turned: Array, pushed: Array) -> Arra
 def _first_crop(areas: Array, share: float, ratios: Array) -> Array:
     """Returns the first valid crop's edges as shares, (2,).
 
-    As torchvision's RandomResizedCrop has it: an area, and a ratio of edges that is uniform on a logarithmic scale.
+    Area and ratio of edges are drawn as by torchvision's RandomResizedCrop; the ratio is uniform on a logarithmic
+    scale.
     """
     low, high = np.log(1 - 0.05 * share), np.log(1 + 0.05 * share)
     stretch = np.exp(low + (high - low) * ratios)

@@ -41,7 +41,7 @@ class DegradedImage:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of the image."""
+        """Files of the image."""
         return self.image.files
 
     def read(self) -> Image:
@@ -90,7 +90,7 @@ class MovedTarget:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of the target."""
+        """Files of the target."""
         return self.target.files
 
     def read(self) -> Any:

@@ -103,5 +103,5 @@ def conditions_on(*domains: Domain) -> frozenset[str]:
 
 def find_degradation(name: str) -> Degradation:
     """Returns a degradation by name; UsageError suggests the nearest."""
-    UsageError.refuse_unknown("there is no condition", degradations(), name)
+    UsageError.refuse_invalid("condition", degradations(), name)
     return _REGISTER[name]

@@ -69,7 +69,7 @@ def elastic(grid: Geometry, draw: np.random.Generator, *, millimetres: float) ->
 def spline_field(points: Array, shape: tuple[int, ...]) -> Array:
     """Returns a cubic B-spline field, float32, (3, *shape).
 
-    Of uniform control points, (i, j, k, 3).
+    Control points, (i, j, k, 3), lie at equal distances.
     """
     lines = [_spline_weights(size, count) for size, count in zip(shape, points.shape[:3], strict=True)]
     field = np.moveaxis(points, -1, 0).astype(np.float32)
@@ -146,7 +146,7 @@ def contrast(image: Image, draw: np.random.Generator, *, exponent: float) -> Arr
 def ghosting(image: Image, draw: np.random.Generator, *, number: int, intensity: float) -> Array:
     """Ghosting: every n-th k-space plane weakened, except the middle.
 
-    Along the first or second axis.
+    The axis is drawn: the first or the second.
     """
     from scipy.fft import fft, ifft, ifftshift
 
@@ -168,9 +168,7 @@ def ghosting(image: Image, draw: np.random.Generator, *, number: int, intensity:
     source=_TORCHIO + "RandomMotion, Shaw et al. 2019; values below 0 become 0",
 )
 def motion(image: Image, draw: np.random.Generator, *, degrees: float, millimetres: float, movements: int) -> Array:
-    """Motion during acquisition: k-space parts from moved volumes.
-
-    Along the last axis.
+    """Motion during acquisition: parts of k-space, along the last axis, from moved volumes.
 
     Turns are about the middle of the volume; TorchIO 1.2 turns about the origin of the scanner's coordinates.
     """

@@ -39,7 +39,7 @@ class BlankedValues:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of the values."""
+        """Files of the values."""
         return self.values.files
 
     def read(self) -> Image:
@@ -49,7 +49,7 @@ class BlankedValues:
         return replace(values, array=np.where(100 * drawn < self.share, np.nan, values.array))
 
     def geometry(self) -> Geometry:
-        """That of the values."""
+        """Grid of the values."""
         return self.values.geometry()
 
 
@@ -63,7 +63,7 @@ class DamagedPart:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Those of the part."""
+        """Files of the part."""
         return self.image.files
 
     @property
@@ -82,7 +82,7 @@ class DamagedPart:
         return replace(image, array=damage(image.array, level, self.key.generator(kind)))
 
     def geometry(self) -> Geometry:
-        """That of the part."""
+        """Grid of the part."""
         return self.read().geometry
 
 

@@ -46,10 +46,7 @@ def grey(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
 
 @degradation("blur", draws=False, unit="standard deviation in pixels")
 def blur(image: Image, draw: np.random.Generator, *, severity: int) -> Array:
-    """Gaussian blur with sigma equal to the severity in pixels.
-
-    Along every spatial axis.
-    """
+    """Gaussian blur along every spatial axis; sigma is the severity in pixels."""
     return _restore_range(image.array, smoothed(image.array, [severity] * (image.array.ndim - 1)))
 
 
@@ -286,7 +283,7 @@ def saturate(image: Image, draw: np.random.Generator, *, added: float) -> Array:
 def gaussian_blur(image: Image, draw: np.random.Generator, *, kernel: int) -> Array:
     """Gaussian blur in the plane, as torchvision.
 
-    By its kernel of so many pixels with reflected borders.
+    The kernel has so many pixels, and borders are reflected.
     """
     from scipy.ndimage import correlate1d
 

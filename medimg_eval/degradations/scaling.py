@@ -51,7 +51,7 @@ def from_unit(image: Image, pixels: Array) -> Array:
 def stored_as(image: Image, pixels: Array) -> Array:
     """Returns pixels in the image's dtype, rounded and clipped.
 
-    Where it holds whole numbers.
+    Only a dtype of whole numbers rounds and clips.
     """
     kind = image.array.dtype
     if np.issubdtype(kind, np.integer):
@@ -98,9 +98,7 @@ def by_picture(image: Image, change: Callable[[Picture], Picture]) -> Array:
 
 
 def by_bytes(image: Image, change: Callable[[Array], Array]) -> Array:
-    """Applies a function of uint8 (channel, row, column) by slice.
-
-    To a picture or to each slice, as `by_picture` does.
+    """Applies a function of uint8 (channel, row, column) as `by_picture`.
 
     It is given three channels where these are colours, else one.
     """

@@ -83,10 +83,7 @@ def _detector_bins(shape: tuple[int, int]) -> int:
 
 
 def project(slices: Array, views: int = VIEWS) -> Array:
-    """Returns line integrals, (view, bin, slice), in pixels.
-
-    Of slices (row, column, slice).
-    """
+    """Line integrals, (view, bin, slice), in pixels, of slices (row, column, slice)."""
     shape = slices.shape[0], slices.shape[1]
     flat = np.ascontiguousarray(slices.reshape(-1, slices.shape[2]), np.float32)
     return np.stack([_projection_rays(shape, view, views).T @ flat for view in range(views)])
@@ -95,7 +92,7 @@ def project(slices: Array, views: int = VIEWS) -> Array:
 def reconstruct(integrals: Array, shape: tuple[int, int], chosen: Array | None = None) -> Array:
     """Returns slices (row, column, slice) by filtered back-projection.
 
-    Of fewer views each counts for as many, so that a full turn weighs as before.
+    If there are fewer views, each counts for as many, so that a full turn weighs as before.
     """
     from scipy.fft import irfft, rfft
 

@@ -30,7 +30,7 @@ def read_suite(name: str) -> Mapping[str, Mapping[str, Sequence[Any]]]:
 
     file = file_of(GROUP, name)
     if file is None:
-        UsageError.refuse_unknown("there is no suite", suite_names(), name)
+        UsageError.refuse_invalid("suite", suite_names(), name)
         raise UsageError(f"there is no suite {name!r}")
     held = yaml.safe_load(file.read_text("utf-8"))["degradations"]
     for name_ in held:

@@ -263,7 +263,7 @@ class RewordedKey:
 
     @property
     def files(self) -> Any:
-        """Those of the answer."""
+        """Files of the answer."""
         return self.target.files
 
     def read(self) -> Any:
@@ -272,5 +272,5 @@ class RewordedKey:
         return self.change.answer(key) if isinstance(key, Key) else key
 
     def geometry(self) -> Any:
-        """That of the answer."""
+        """Grid of the answer."""
         return self.target.geometry()

@@ -48,10 +48,7 @@ def quantum_noise(image: Image, draw: np.random.Generator, *, stops: float) -> A
     unit="doublings of the exposure; values are taken as attenuation from 0 to 4",
 )
 def overexposure(image: Image, draw: np.random.Generator, *, stops: float) -> Array:
-    """Overexposure: saturation merges the darkest values.
-
-    Where little is absorbed.
-    """
+    """Overexposure: saturation merges the darkest values, where little is absorbed."""
     return from_unit(image, np.maximum(as_unit(image), stops * np.log(2) / DEPTH))
 
 

@@ -93,7 +93,7 @@ def scan_folder(path: str | Path, *, before: Path | None = None, keep: Collectio
         UsageError: there is no such option.
     """
     path = Path(path)
-    UsageError.refuse_unknown("there is no option", OPTIONS, *keep, then=" of the profile")
+    UsageError.refuse_invalid("option of the profile", OPTIONS, *keep)
     root, names, missing = _list_files(path)
     pasts, everything = _read_past(before)
     report = PhiReport(root, paired=None if before is None else 0)

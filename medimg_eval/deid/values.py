@@ -123,7 +123,7 @@ def text_of(value: Any) -> str:
 def names_nobody(vr: str, text: str) -> bool:
     """Whether a value is empty or an unlikely dummy, as `REMOVED`.
 
-    Or 1 January, midnight, `XXXX`, age 000.
+    Further dummies are 1 January, midnight, `XXXX` and age 000.
     """
     bare = folded(text)
     if not bare.strip("0") or _NOBODY.match(text):

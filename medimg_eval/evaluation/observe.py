@@ -153,7 +153,7 @@ class _Stage:
 
     @cached_property
     def lines(self) -> dict[Place, tuple[str, Any]]:
-        """By place, key and value of what it said in this run."""
+        """Place -> key and value of what was said in this run."""
         return {
             (line["provider"], line["topic"], line["owner"]): (line["key"], line.get("value"))
             for line in self.run.evidence()

@@ -580,10 +580,7 @@ def choose(task: Task, cases: Sequence[Case], limit: Any, only: Sequence[str]) -
 
 
 def in_words(cases: Sequence[Case], judged: Collection[str]) -> str:
-    """Returns the judged subset in words, or "".
-
-    Such as "the first 5 of 20 cases".
-    """
+    """Returns the judged subset, "the first 5 of 20 cases", or ""."""
     if len(judged) == len(cases):
         return ""
     judged_ids, case_ids = frozenset(judged), ids_of(cases)

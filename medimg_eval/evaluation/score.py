@@ -226,7 +226,7 @@ def _score_heavy(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
 def _score_light(plan: Plan, waiting: Sequence[Due], context: Context) -> None:
     """Scores predictions too small to be worth another process.
 
-    Only what takes long is worth the seconds that further processes take to start: a first part tells.
+    Further processes take seconds to start, which only long work repays; the time of a first part decides.
     """
     task, run = plan.task, plan.run
     first, tried, remaining = waiting[:TRIED], waiting[TRIED : 2 * TRIED], waiting[2 * TRIED :]

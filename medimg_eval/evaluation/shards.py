@@ -22,9 +22,7 @@ OWN = ("timing", "usage", "stages", "resumed")
 
 
 class Shard(NamedTuple):
-    """Part of a run's cases: every `of`-th from `number`.
-
-    In the task's order.
+    """Part of a run's cases: every `of`-th, in the task's order.
 
     Attributes:
         number: from 1.
@@ -64,10 +62,7 @@ def read_shard(said: Any) -> Shard | None:
 
 
 def lost_shards(folder: Path, every: Sequence[Case], unasked: Collection[Trial]) -> list[Shard]:
-    """Shards with unasked cases; none where counts differ.
-
-    Where the run's shards were not of one number.
-    """
+    """Shards with unasked cases; none where files tell different numbers of shards."""
     counts = {int(match[2]) for path in folder.iterdir() if (match := NAME.fullmatch(path.name))}
     if len(counts) != 1:
         return []

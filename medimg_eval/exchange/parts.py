@@ -23,7 +23,7 @@ KEYS = ("modality", "units", "picture")
 class Parts(NamedTuple):
     """Image content of another library: (channel, *spatial), RAS+ mm.
 
-    As `medimg_eval.case.Image` holds it.
+    It is held as in `medimg_eval.case.Image`.
     """
 
     array: Array

@@ -41,7 +41,7 @@ def write_export(run: RunResults, task: Task, to: str, out: Path, settings: Mapp
         UsageError: there is no such format, or a key is not for it.
         UserError: the run holds nothing that can be written so.
     """
-    UsageError.refuse_unknown("there is no format", FORMATS, to)
+    UsageError.refuse_invalid("format", FORMATS, to)
     module, takes = FORMATS[to]
     UsageError.refuse_unknown("export has no setting", [key for _, keys in FORMATS.values() for key in keys], *settings)
     for form, (_, keys) in FORMATS.items():

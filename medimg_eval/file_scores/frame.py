@@ -92,7 +92,7 @@ def columns_of(
         UsageError: there is no such role.
         UserError: the table holds nothing, or lacks a column that it must have.
     """
-    UsageError.refuse_unknown("columns: there is nothing called", [*roles, *others], *called)
+    UsageError.refuse_invalid("columns: role", [*roles, *others], *called)
     rows = read_table(path)
     if not rows:
         raise UserError(f"{path}: holds no row")

@@ -176,7 +176,7 @@ def inverse_fft(samples: Array, axes: Sequence[int], *, centred: bool = True) ->
 def _key_map(keys: KeyMap | str) -> KeyMap:
     if isinstance(keys, KeyMap):
         return keys
-    UsageError.refuse_unknown("expected a KeyMap or a preset, got", PRESETS, keys)
+    UsageError.refuse_invalid("preset of keys", PRESETS, keys)
     return PRESETS[keys]
 
 

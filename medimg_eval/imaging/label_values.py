@@ -125,7 +125,7 @@ def label_map(array: Array, path: Path) -> Array:
 def label_notes(stored: Array) -> tuple[str, ...]:
     """Notes where a label map's values were no integers.
 
-    Of an array that `label_map` takes.
+    The array is one that `label_map` takes.
     """
     return (f"labels are stored as {stored.dtype}, all whole numbers: taken as integers",) * (stored.dtype.kind == "f")
 

@@ -84,7 +84,7 @@ class MotionFile:
         return (self.path,)
 
     def read(self) -> Motion:
-        """Reads it."""
+        """Reads the motion."""
         return read_motion(self.path)
 
     def geometry(self) -> Any:

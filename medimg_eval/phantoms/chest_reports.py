@@ -180,7 +180,7 @@ class ChestReports:
             UsageError: there is no such text.
             UserError: there is no such split, or the phantoms cannot be written.
         """
-        UsageError.refuse_unknown("task.layout.text is", TEXTS, self.text)
+        UsageError.refuse_invalid("task.layout.text", TEXTS, self.text)
         UserError.refuse_unknown("phantoms have no split", SPLITS, split)
         folder = folder_of(REPORTS, self.root, self.count, self.seed)
         write_phantoms(REPORTS, folder, cases=self.count, seed=self.seed)

@@ -204,7 +204,7 @@ def write_phantoms(kind: str, folder: Path, *, cases: int, seed: int) -> bool:
         UserError: the folder holds something else, or cannot be written.
     """
     if kind != REPORTS:
-        UsageError.refuse_unknown("there is no phantom", KINDS, kind)
+        UsageError.refuse_invalid("phantom", KINDS, kind)
     if cases < 1 or seed < 0:
         raise UsageError(f"phantoms: expected at least one case and a seed from 0 on, got cases={cases}, seed={seed}")
     stamp = {"kind": kind, "version": VERSION, "cases": cases, "seed": seed}
@@ -311,7 +311,7 @@ class Phantom:
         Raises UserError where there is no such kind or split, or the phantoms cannot be written.
         """
         UserError.refuse_unknown("phantoms have no split", SPLITS, split)
-        UserError.refuse_unknown("there is no phantom", KINDS, self.kind)
+        UserError.refuse_invalid("phantom", KINDS, self.kind)
         folder = folder_of(self.kind, self.root, self.count, self.seed)
         write_phantoms(self.kind, folder, cases=self.count, seed=self.seed)
         rows = [row for row in read_rows(folder / "cases.csv") if row["split"] == split]

@@ -94,10 +94,7 @@ class Frame:
         return texture(rng, self.shape, cell * (PIXEL / self.pixel))
 
     def side(self, left: bool) -> tuple[Array, float]:
-        """Distance from the midline to one side, and diaphragm height.
-
-        That of the same half.
-        """
+        """Distance from the midline, and diaphragm height, of one half."""
         return (self.x if left else -self.x), self.base[int(left)]
 
 

@@ -150,7 +150,7 @@ def _check_settings(runs: Sequence[RunScores], metric: str, by: str, kind: str) 
                 f"{shortened(sorted(names))}; `score` calls all files of a product alike with masks={{product: FOLDER}}"
             )
     if kind:
-        UsageError.refuse_unknown("kind is", CHARTS, kind)
+        UsageError.refuse_invalid("kind", CHARTS, kind)
     names_ = list(dict.fromkeys(name for run in runs for name in (*run.metrics, *run.scores["metric"].unique())))
     UsageError.refuse_unknown("no run was scored by", [name for name in names_ if not is_evidence(name)], metric)
     if by:

@@ -87,7 +87,7 @@ def _parse_metrics(said: Any) -> list[str] | dict[str, list[str]] | None:
 
 def _author_tables(runs: Sequence[RunScores], wanted: Mapping[str, Any]) -> dict[str, Table]:
     """Returns the tables by the name of their files."""
-    UsageError.refuse_unknown("there is no table", (AUTHORS, CARD, SEVERITY), wanted["table"])
+    UsageError.refuse_invalid("table", (AUTHORS, CARD, SEVERITY), wanted["table"])
     own: dict[str, Any] = {"marks": None} if wanted["table"] == SEVERITY else {"metrics": None}
     for key, usual in {**own, "by": None, "mean": "case"}.items():
         if wanted[key] != usual:

@@ -55,8 +55,8 @@ class Scored(NamedTuple):
 def output_scores(run: RunScores) -> dict[str, Scored]:
     """Returns output scores of a run; higher means less known.
 
-    Of classes that exclude each other 1 - largest probability (MSP) and entropy; of others MSP, as the largest of any
-    class, and joint energy; of answers 1 - confidence; of masks the mean over labels of the voxels' entropy, and of 1 -
+    Classes that exclude each other have 1 - largest probability (MSP) and entropy; other classes MSP, as the largest of
+    any class, and joint energy; answers 1 - confidence; masks the mean over labels of the voxels' entropy, and of 1 -
     expected Dice.
     """
     return dict(_scores_of(run))

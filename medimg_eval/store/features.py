@@ -131,7 +131,7 @@ class FeatureStore:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Of the items, in the order of their rows."""
+        """Keys of the items, in the order of their rows."""
         return tuple(self._index)
 
     def refresh(self) -> None:

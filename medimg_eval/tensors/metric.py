@@ -91,7 +91,7 @@ class SegmentationScores(Metric):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        UsageError.refuse_unknown("There is no mean", get_args(Mean), mean)
+        UsageError.refuse_invalid("mean", get_args(Mean), mean)
         self.metrics = tuple(metrics)
         self.spacing = None if spacing is None else tuple(float(size) for size in spacing)
         self.mean: Mean = mean

@@ -30,7 +30,7 @@ class TextProtocol(ABC):
 
     @abstractmethod
     def result(self, name: str, text: str) -> str:
-        """How the result of a call is told."""
+        """Text that tells the model a call's result."""
 
 
 class Hermes(TextProtocol):
@@ -61,7 +61,7 @@ class Hermes(TextProtocol):
         return f"<tool_call>\n{json.dumps({'name': name, 'arguments': dict(arguments)})}\n</tool_call>"
 
     def result(self, name: str, text: str) -> str:
-        """How the result of a call is told."""
+        """Text that tells the model a call's result."""
         return f"<tool_response>\n{text}\n</tool_response>"
 
 
@@ -112,7 +112,7 @@ class React(TextProtocol):
         return f"Action: {name}\nAction Input: {json.dumps(dict(arguments))}"
 
     def result(self, name: str, text: str) -> str:
-        """How the result of a call is told."""
+        """Text that tells the model a call's result."""
         return f"Observation: {text}"
 
 

@@ -138,7 +138,7 @@ def _metric_index(cases: TaskCases, metric: str) -> int:
 
 def _choose_cases(cases: TaskCases, place: int, picks: Sequence[str], count: int) -> list[tuple[str, int]]:
     """Returns the cases of each pick by their places; none twice."""
-    UsageError.refuse_unknown("there is no pick", PICKS, *picks)
+    UsageError.refuse_invalid("pick", PICKS, *picks)
     if count < 1:
         raise UsageError(f"expected count to be at least 1, got {count}")
     values = cases.numbers[:, place]

@@ -51,7 +51,7 @@ class Grid:
 
     @classmethod
     def of(cls, image: Image, voxels: int) -> Grid:
-        """Chooses it.
+        """Chooses the grid that an image is shown on.
 
         Args:
             image: a picture, or a volume.
@@ -76,7 +76,7 @@ class Grid:
 
     @property
     def affine(self) -> Array:
-        """Of what is shown: the middle of the voxels that one stands for."""
+        """Affine of what is shown, through the middles of merged voxels."""
         steps = np.array([*self.steps, 1, 1][:3], float)
         moved: Array = self.shown.affine @ np.diag([*steps, 1])
         moved[:3, 3] += self.shown.affine[:3, :3] @ ((steps - 1) / 2)

@@ -70,7 +70,7 @@ def write_pages(
         task_facts: says of which family and modalities tasks are.
         warn: is told what is left out.
     """
-    UsageError.refuse_unknown("there is no report of kind", (CASES, LEADERBOARD), wanted["kind"])
+    UsageError.refuse_invalid("kind of report", (CASES, LEADERBOARD), wanted["kind"])
     if wanted["kind"] == LEADERBOARD:
         return _write_leaderboard(read_runs, wanted, task_facts)
     for key, least in (("voxels", 1000), ("examples", 0)):

@@ -36,11 +36,10 @@ def cohen_kappa(one: Sequence[float], other: Sequence[float]) -> float:
 def fleiss_kappa(labels: Floats) -> float:
     """Returns Fleiss' kappa: several readers' agreement beyond chance.
 
-    On names; kappa = (P - E) / (1 - E). P is the mean over images of the share of pairs of readers that
-    agree, E the sum of squared shares of the labels in all readings. Labels are (reader, item), NaN where
-    there is none. Images that fewer than two readers labelled are left out; with unequal numbers of readers P
-    is the mean over images all the same. At most 1; NaN where no image has two readings, or all readings are
-    equal.
+    Labels are names; kappa = (P - E) / (1 - E). P is the mean over images of the share of pairs of readers that agree,
+    E the sum of squared shares of the labels in all readings. Labels are (reader, item), NaN where there is none.
+    Images that fewer than two readers labelled are left out; with unequal numbers of readers P is the mean over images
+    all the same. At most 1; NaN where no image has two readings, or all readings are equal.
 
     Source: Fleiss, Psychological Bulletin 76, 1971.
     """

@@ -228,7 +228,7 @@ def _middle_ranks(weight: Floats, ordered: Floats) -> Floats:
 def average_of(values: Floats, parameter: str) -> Floats:
     """Returns the mean or median over outputs, (resample,).
 
-    Of (resample, output), where an output has a value; NaN without any.
+    Values are (resample, output); outputs without a value are left out, NaN without any.
     """
     is_known = ~np.isnan(values)
     if parameter.partition("-")[0] != "median":

@@ -69,8 +69,8 @@ def elo_scale(strengths: npt.ArrayLike, anchor: int | None = None) -> Floats:
 def rate_at_equal_length(share: npt.ArrayLike, length_ratio: npt.ArrayLike) -> float:
     """Length-controlled win rate: logistic regression's rate at equal lengths.
 
-    On the logarithm of the ratio of lengths. NaN where it does not converge, as where length decides every
-    pair.
+    The regression is on the logarithm of the ratio of lengths. NaN where it does not converge, as where length decides
+    every pair.
 
     Args:
         share: (pair,): 1 for a win, 0.5 for a tie, 0 for a loss.

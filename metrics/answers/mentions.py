@@ -75,7 +75,7 @@ def polar(text: str, asked: OptionSet) -> Found | None:
 def counted(text: str, asked: OptionSet) -> Found | None:
     """Returns the option that a number in words states.
 
-    Only where all options are numbers.
+    It is None unless all options are numbers.
     """
     numbers = {label: float(own) for label, own in asked.sheet.texts.items() if _NUMBER.fullmatch(own)}
     if len(numbers) < len(asked.sheet.texts) or refuses(lower(text)):

@@ -125,7 +125,7 @@ class Labels:
     def stops(self, text: str, end: int) -> bool:
         """Returns whether a sentence may continue so after a label.
 
-        With a stop, or "because", "for", "is".
+        It may go on with a stop, or "because", "for", "is".
         """
         return bool(_STOPS.match(text, end))
 

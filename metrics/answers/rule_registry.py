@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, invalid
 
 CASCADE = "cascade"
 
@@ -79,7 +79,7 @@ def rule_named(name: str) -> AnswerRule:
     if name not in _RULES:
         _import_rules()
     if name not in _RULES:
-        raise UsageError(f"Unknown rule of extraction {name!r}{nearest(name, [*_RULES, CASCADE])}")
+        raise UsageError(invalid("rule of extraction", name, [*_RULES, CASCADE]))
     return _RULES[name]
 
 

@@ -79,7 +79,7 @@ def _first_number(text: str) -> float | None:
 def written_number(low: str) -> tuple[float | None, str]:
     """Returns a lower-case text's only stated number and the rule.
 
-    As words, or the only number that it states.
+    The number may be written in words.
     """
     words = number_words(low)
     stated = {
@@ -159,7 +159,7 @@ def _answer_part(text: str) -> str:
 def scaled(numbers: Numbers, more: Mapping[str, Any]) -> Numbers:
     """Returns x, y, x, y, ... in pixels.
 
-    From the convention `more["convention"]`, in an image of `more["size"]`.
+    They are converted from `more["convention"]`, in an image of `more["size"]`.
 
     Raises:
         UsageError: If there is no such convention, or the size is missing that it needs.

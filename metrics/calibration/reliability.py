@@ -104,7 +104,7 @@ def equal_width(sure: Floats, bins: int) -> Places:
 def gap(numbers: Floats, right: Floats, sure: Floats) -> Floats:
     """Returns the mean |share right - mean confidence| of bins.
 
-    Over statements, each with its bin's: (..., bin) -> (...).
+    Each statement has its bin's: (..., bin) -> (...).
     """
     return quotient(np.abs(right - sure).sum(axis=-1), numbers.sum(axis=-1))
 
@@ -143,9 +143,9 @@ def murphy(sure: Floats, right: Floats, place: Places) -> tuple[float, float, fl
 def logistic(times: Floats, stated: Stated, *, slope: bool) -> Floats:
     """Returns logistic regression's slope or intercept, (resample,).
 
-    Of right on the log odds of the confidence; the intercept is for a slope of 1. Maximum likelihood by
-    Newton's method. NaN where all were right or all wrong, where no confidence differs from another (of a
-    slope), and where right and wrong ones are separated.
+    The regression is of right on the log odds of the confidence; the intercept is for a slope of 1. Maximum likelihood
+    by Newton's method. NaN where all were right or all wrong, where no confidence differs from another (of a slope),
+    and where right and wrong ones are separated.
     """
     if not stated.place.size:
         return np.full(len(times), math.nan)
@@ -334,7 +334,7 @@ _loss = partial(confidence_summary, best=0.0, higher_is_better=False)
 def brier_score(sums: Floats) -> Floats:
     """The mean over statements of (confidence - right)^2, right being 1 or 0.
 
-    Of classes that exclude each other it is over all of them: Brier's own score is their number times that. In [0, 1].
+    Where classes exclude each other it is over all of them: Brier's own score is their number times that. In [0, 1].
     """
     return quotient(sums[..., 0], sums[..., 1])
 
@@ -350,7 +350,7 @@ def _loss_pieces(rows: ScoreTable) -> Floats:
 def log_loss(sums: Floats) -> Floats:
     """The mean negative log-likelihood, in nats: -log of the probability that was given to what is true.
 
-    Of classes that exclude each other that of the class that is present, once a case. Probabilities are kept above
+    Where classes exclude each other it is that of the class that is present, once a case. Probabilities are kept above
     1e-7, so that one that was called impossible costs 16.1. The name `nll` is that of voxels.
     """
     return quotient(sums[..., 0], sums[..., 1])

@@ -72,7 +72,7 @@ def semantic_entropy(clusters: Sequence[int], log_likelihoods: npt.ArrayLike | N
 def semantic_confidence(clusters: Sequence[int], log_likelihoods: npt.ArrayLike | None = None) -> float:
     """Returns semantic confidence: 1 - semantic entropy / log n.
 
-    Of n answers. In [0, 1]: 1 where all have the same meaning.
+    There are n answers. In [0, 1]: 1 where all have the same meaning.
 
     >>> semantic_confidence([0, 0, 0]), round(semantic_confidence([0, 1, 2]), 6)
     (1.0, 0.0)

@@ -57,7 +57,7 @@ def area_under(found: Risks) -> Floats:
 def least_area(found: Risks) -> Floats:
     """Returns AURC of the best order, (resample,).
 
-    In it every wrong answer is less sure than every right one.
+    In the best order every wrong answer is less sure than every right one.
     """
     numbers, wrong = found.numbers.sum(axis=1), found.wrong.sum(axis=1)
     right = numbers - wrong
@@ -139,7 +139,7 @@ def augrc(rows: ScoreTable) -> Weighed:
 def risk_at_coverage(rows: ScoreTable, coverage: float) -> Weighed:
     """The share of wrong decisions among the surest ones, which are so large a share of all, rounded up.
 
-    At a level of equal confidence that is cut, its mean share of wrong ones counts. In [0, 1].
+    Where the cut divides answers of equal confidence, their mean share of wrong ones counts. In [0, 1].
 
     Raises:
         UsageError: the share is not above 0, or above 1.

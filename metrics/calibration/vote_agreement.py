@@ -110,9 +110,9 @@ _votes = partial(
 def vote_agreement(sums: Floats, parameter: str = "") -> Floats:
     """The mean over cases of 1 - H / log K, H the entropy of the shares of K options among repeated answers.
 
-    With the correction of Miller and Madow, without which few votes look surer than they are; `vote_agreement@plain`
-    leaves it out. Answers that were not understood count among the votes, for no option; cases of such alone are left
-    out. 1 where a case was asked once. In [0, 1].
+    The correction of Miller and Madow is made, without which few votes look surer than they are; `vote_agreement@plain`
+    leaves it out. `sums` are the total over cases and their number, (..., 2). Answers that were not understood count
+    among the votes, for no option; cases of such alone are left out. 1 where a case was asked once. In [0, 1].
     """
     return quotient(sums[..., 0], sums[..., 1])
 
@@ -127,7 +127,7 @@ def vote_agreement(sums: Floats, parameter: str = "") -> Floats:
 def vote_shift(sums: Floats, parameter: str = "") -> Floats:
     """The mean over cases of the confidence by votes less the share of their repeats that are right.
 
-    Above 0 a model agrees with itself more often than it is right. `vote_shift@plain` is MedQ-Deg's calibration shift;
-    cases that were never answered are left out of it. In [-1, 1].
+    Above 0 a model agrees with itself more often than it is right. `sums` are as in `vote_agreement`.
+    `vote_shift@plain` is MedQ-Deg's calibration shift; cases that were never answered are left out of it. In [-1, 1].
     """
     return quotient(sums[..., 0], sums[..., 1])

@@ -152,7 +152,7 @@ _corrupted = partial(summary, needs=("probability",), higher_is_better=False, be
 def corruption_error(rows: ScoreTable) -> float:
     """The mean over corruptions of the share of wrong top-1 answers, averaged over severities, in percent.
 
-    Of cases with the attributes `corruption` and `severity`, 0 being clean ones, which do not count; every corruption
+    Cases have the attributes `corruption` and `severity`, 0 being clean ones, which do not count; every corruption
     counts alike. ImageNet-C's own script prints this and calls it mCE. In [0, 100].
     """
     return float(_of_corruptions(rows, None)(np.ones((1, rows.case.size)))[0])

@@ -91,7 +91,7 @@ def top1_accuracy(pair: Classified) -> Mapping[str, float]:
 def exact_match_ratio(pair: Classified) -> Mapping[str, float]:
     """Whether every class whose truth is known is said rightly: above a probability of 0.5 just where it is present.
 
-    Of the case as a whole, labelled `all`.
+    It is a value of the case as a whole, labelled `all`.
     """
     is_known = pair.known
     if not is_known:
@@ -144,8 +144,8 @@ def auroc(rows: ScoreTable, parameter: str) -> Weighed:
 def auroc_rate(rows: ScoreTable, parameter: str) -> Weighed:
     """The AUROC as RATE-Evals averages it: a class without positives or without negatives counts as 0.
 
-    As published, and no measure of a model: the mean falls with each finding that nobody, or everybody, has. `auroc`
-    leaves such classes out, and says which.
+    It is as published, not a measure of a model: the mean falls with each finding that nobody, or everybody, has.
+    `auroc` leaves such classes out, and says which.
     """
     return areas(rows, parameter, roc_area, undefined=0.0)
 
@@ -154,8 +154,8 @@ def auroc_rate(rows: ScoreTable, parameter: str) -> Weighed:
 def auprc(rows: ScoreTable, parameter: str) -> Weighed:
     """The average precision of the classes' probabilities: the sum of precisions, each times the recall it adds.
 
-    Not interpolated, so it is no trapezoid. Averages as for `auroc`. What chance reaches is how often the class is
-    present. scikit-learn's `average_precision_score`.
+    It is not interpolated, and not the trapezoidal area. Averages as for `auroc`. What chance reaches is how often the
+    class is present. scikit-learn's `average_precision_score`.
     """
     return areas(rows, parameter, pr_area)
 

@@ -100,7 +100,7 @@ def quadratic_kappa(sums: Floats) -> Floats:
 def linear_kappa(sums: Floats) -> Floats:
     """Cohen's kappa of grades, whose disagreement is the distance of classes in the task's order.
 
-    As `quadratic_kappa`, but a distance of two weighs twice that of one, and not four times.
+    It is `quadratic_kappa`, but a distance of two weighs twice that of one, and not four times.
     """
     return _weighted_kappa(sums, 1)
 

@@ -78,8 +78,8 @@ def group_quantiles(scores: npt.ArrayLike, groups: Sequence[Hashable], alpha: fl
 def coverage_interval(calibration: int, evaluated: int, alpha: float, level: float = 0.95) -> tuple[float, float]:
     """Returns the interval of coverage expected by chance alone.
 
-    Where all is exchangeable and scores have no ties. Coverage of so many evaluated cases is beta-binomial:
-    the true coverage of one calibration sample of n cases is Beta(n + 1 - l, l) with l = floor((n + 1)
+    This holds where cases are exchangeable and scores have no ties. Coverage of so many evaluated cases is
+    beta-binomial: the true coverage of one calibration sample of n cases is Beta(n + 1 - l, l) with l = floor((n + 1)
     alpha). (1, 1) where no quantile is finite.
 
     >>> [round(end, 3) for end in coverage_interval(1000, 10_000, 0.1)]

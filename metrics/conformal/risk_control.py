@@ -19,8 +19,8 @@ def risk_bound(losses: npt.ArrayLike, worst: float = 1.0) -> npt.NDArray[np.floa
 def choose_threshold(thresholds: npt.ArrayLike, losses: npt.ArrayLike, alpha: float) -> float:
     """Chooses the largest threshold with expected loss within alpha.
 
-    Of a further case; NaN where no threshold qualifies. Losses in [0, 1] must not fall as the threshold
-    rises, as the share of a mask that lies below it does not; those that do are made monotone first, by the
+    The loss is that of a further case; NaN where no threshold qualifies. Losses in [0, 1] must not fall as the
+    threshold rises, as the share of a mask that lies below it does not; those that do are made monotone first, by the
     largest of the thresholds up to it. A loss of NaN counts as 1.
 
     Args:

@@ -159,10 +159,10 @@ def radiomics_frechet_distance(
 ) -> SetValue:
     """Radiomics Fréchet distance, squared, in real-set standard deviations.
 
-    Of two tables of radiomics features. Features that are not finite in a row, or constant in the real set,
-    are left out and listed by their `names` in a flag; rows never are. FRD (Konz et al. 2024) is its
-    logarithm in one of two forms: `log_form` "d2" logs d squared, as their code does, and "d" is half of
-    that, as in their article. Floor and interval are in the form that was asked for.
+    Both sets are tables of radiomics features. Features that are not finite in a row, or constant in the real set, are
+    left out and listed by their `names` in a flag; rows never are. FRD (Konz et al. 2024) is its logarithm in one of
+    two forms: `log_form` "d2" logs d squared, as their code does, and "d" is half of that, as in their article. Floor
+    and interval are in the form that was asked for.
 
     Raises:
         SetError: No feature is left, names do not fit, there is no such form; see also `prepare`.

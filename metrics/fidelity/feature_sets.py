@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, invalid
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -174,7 +174,7 @@ def prepare(real: npt.ArrayLike, generated: npt.ArrayLike, given: Options, *, le
 def one_set(rows: npt.ArrayLike, name: str, *, drop: bool = False) -> tuple[Array, npt.NDArray[np.bool_]]:
     """Returns checked finite rows, and a mask of those kept.
 
-    As float32 or float64.
+    Rows are float32 or float64.
 
     Raises:
         SetError: `rows` is no matrix of numbers with a feature, or rows are not finite (unless `drop`).
@@ -229,7 +229,7 @@ def checked_options(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
     """
     unknown = sorted(set(given) - set(defaults))
     if unknown:
-        raise TypeError(f"There is no option {unknown[0]!r}{nearest(unknown[0], defaults)}")
+        raise TypeError(invalid("option", unknown[0], defaults))
     options = {**defaults, **given}
     if options["nan"] not in ("error", "drop"):
         raise SetError(f"Expected `nan` to be 'error' or 'drop', got {options['nan']!r}")
@@ -323,8 +323,8 @@ def halves(
 def floor_of(sets: Sets, compute: Callable[[Array, Array], float], *, least: int = 2) -> dict[str, Any]:
     """Returns `floor`, `floor_n` and flags of real against real.
 
-    At the n of the generated set. Without a hold-out set the real set is halved. Where a half is smaller than
-    the generated set, a flag says at which n the floor was taken.
+    It is taken at the n of the generated set. Without a hold-out set the real set is halved. Where a half is smaller
+    than the generated set, a flag says at which n the floor was taken.
     """
     if not sets.options["floor"]:
         return {}

@@ -70,8 +70,8 @@ class _Side(NamedTuple):
 def frechet_distance(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
     """Fréchet distance, squared: |m1-m2|^2 + tr(S1+S2-2(S1 S2)^1/2).
 
-    Of two sets, as normal distributions with their means and unbiased covariances. It is in squared units of
-    the features, neither rooted nor logged. With Inception-2015 features of images resized as clean-fid does
+    Both sets are taken as normal distributions with their means and unbiased covariances. The distance is in squared
+    units of the features, neither rooted nor logged. With Inception-2015 features of images resized as clean-fid does
     it is the FID (Heusel et al. 2017).
 
     The trace of the root is the nuclear norm of F1 F2' for any factors F'F = S: of Cholesky triangles, or, of sets with
@@ -274,9 +274,9 @@ def _extrapolate_distance(
 def _distance_variance(sets: Sets, one: _Side, other: _Side) -> float:
     """Returns the distance's variance by the delta method.
 
-    From the influence of each row on it. With T the optimal map between the two normal distributions, a row x
-    of the first set moves the distance by 2 (m1 - m2)'(x - m1) + |x - m1|^2 - (x - m1)' T (x - m1), and one
-    of the second alike with the inverse of T.
+    It follows from the influence of each row. With T the optimal map between the two normal distributions, a row x of
+    the first set moves the distance by 2 (m1 - m2)'(x - m1) + |x - m1|^2 - (x - m1)' T (x - m1), and one of the second
+    alike with the inverse of T.
     """
     from scipy import linalg
 

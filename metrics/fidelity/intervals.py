@@ -26,7 +26,7 @@ def group_sums(values: Array, groups: Array | None) -> npt.NDArray[np.float64]:
 def variance_of_mean(values: Array, groups: Array | None = None) -> float:
     """Returns the mean's squared standard error, groups as draws.
 
-    Of `values` (row,); rows of a group count as one draw. NaN with fewer than two groups.
+    `values` are (row,); rows of a group count as one draw. NaN with fewer than two groups.
     """
     sums = group_sums(values - values.mean(), groups)
     many = len(sums)
@@ -47,9 +47,9 @@ def normal_interval(value: float, variance: float, how: str) -> dict[str, Any]:
 def share_interval(values: Array, groups: Array | None, how: str, *, further: float = 0.0) -> dict[str, Any]:
     """Returns Wilson's interval of a mean of shares.
 
-    Of values in [0, 1], at the number of independent rows. With groups, or a `further` variance (of what the
-    values were looked up in), that number is p (1 - p) over the whole variance, at most that of rows; where
-    all values are equal, the number of groups.
+    Values are in [0, 1], and n is the number of independent rows. With groups, or a `further` variance (of what the
+    values were looked up in), that number is p (1 - p) over the whole variance, at most that of rows; where all values
+    are equal, the number of groups.
     """
     share, variance = float(values.mean()), variance_of_mean(values, groups) + further
     many = float(len(group_sums(values, groups)))

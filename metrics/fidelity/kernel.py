@@ -100,12 +100,11 @@ def kernel_distance_subsets(
 ) -> SetValue:
     """KID as published: mean cubic kernel distance of subsets.
 
-    Over 100 random subsets of min(1000, n / 2) rows. For comparison with published values only:
-    `kernel_distance` uses all pairs once. `details` has "sd_of_subsets", which differs from a standard error,
-    as subsets overlap. The interval is by the variance of the statistic over all pairs, and by that of the
-    mean of so many subsets. Draws are those of torch-fidelity for the same `seed`, whose own is 2020. Subsets
-    do not keep patients together, as what is published does not: they count for the interval alone. There is
-    no floor.
+    There are 100 random subsets of min(1000, n / 2) rows. It serves comparison with published values only:
+    `kernel_distance` uses all pairs once. `details` has "sd_of_subsets", which differs from a standard error, as
+    subsets overlap. The interval is by the variance of the statistic over all pairs, and by that of the mean of so many
+    subsets. Draws are those of torch-fidelity for the same `seed`, whose own is 2020. Subsets do not keep patients
+    together, as what is published does not: they count for the interval alone. There is no floor.
 
     Raises:
         SetError: `size` is not in [2, min(n, m) - 1], or `subsets` is less than 1; see also `prepare`.
@@ -158,8 +157,8 @@ def mmd_rbf(
 def cmmd(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
     """CMMD: 1000 times unbiased squared MMD of unit rows.
 
-    With a Gaussian kernel of s = 10. CMMD (Jayasumana et al. 2024) is defined so, with CLIP features; its
-    published code takes the biased form, which is `cmmd_published`. Rows are divided by their length first.
+    The kernel is Gaussian, s = 10. CMMD (Jayasumana et al. 2024) is defined so, with CLIP features; its published code
+    takes the biased form, which is `cmmd_published`. Rows are divided by their length first.
 
     Raises:
         SetError: A row is zero, which has no direction; see also `kernel_distance`.

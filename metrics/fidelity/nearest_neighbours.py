@@ -53,7 +53,7 @@ class FeatureSet(NamedTuple):
 class Neighbours(NamedTuple):
     """Nearest neighbours: k rows per query, nearest first.
 
-    Of equal ones the first in the gallery comes first.
+    Equal ones are in the order of the gallery.
 
     Attributes:
         places: (query, k) int64: rows of the gallery.

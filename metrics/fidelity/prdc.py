@@ -77,11 +77,10 @@ def precision_recall_density_coverage(
 ) -> PRDC:
     """Returns precision, recall, density and coverage of a generated set.
 
-    After Naeem et al. 2020. A row's neighbourhood is the open ball up to its k-th nearest row of the same
-    set, itself not counted: what lies at exactly that distance is outside. The larger set is cut down at
-    random to the size of the smaller, with a flag; with `cut=False` the values are those of the package prdc,
-    and depend on both sizes. Neighbours are searched in strips, never as a matrix of all pairs, and settled
-    in float64.
+    Definitions are those of Naeem et al. 2020. A row's neighbourhood is the open ball up to its k-th nearest row of the
+    same set, itself not counted: what lies at exactly that distance is outside. The larger set is cut down at random to
+    the size of the smaller, with a flag; with `cut=False` the values are those of the package prdc, and depend on both
+    sizes. Neighbours are searched in strips, never as a matrix of all pairs, and settled in float64.
 
     Precision, recall and coverage are in [0, 1], density in [0, n / k], 1 in expectation for equal distributions.
     Precision and recall fall as n grows, also where nothing else changes; density and coverage hardly do. `details` of

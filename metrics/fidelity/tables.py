@@ -88,9 +88,7 @@ def conditional_table(
 
 
 def compare(values: Mapping[str, SetValue], *, allow_unequal_n: bool = False) -> SetTable:
-    """Returns several models' values as a table, if comparable.
-
-    Or those of several findings.
+    """Values of several models or findings as a table, if comparable.
 
     Raises:
         SetError: The values are of different metrics, extractors or numbers of features; or the metric drifts with n,
@@ -108,9 +106,9 @@ def compare(values: Mapping[str, SetValue], *, allow_unequal_n: bool = False) ->
 def tracks_n(values: Mapping[str, SetValue]) -> tuple[float, str]:
     """Returns Spearman's correlation of values with n, and a warning.
 
-    With the smaller n of each; the warning is a sentence if it is 0.8 or beyond. NaN and "" where fewer than
-    four values are there, or all n are equal. Values that rise or fall with n alone do so whatever the images
-    show: a published table of FID by finding has -0.92 to -0.97.
+    n is the smaller of each value's two sets; the warning is a sentence if the correlation is at least 0.8 in size. NaN
+    and "" where fewer than four values are there, or all n are equal. Values that rise or fall with n alone do so
+    whatever the images show: a published table of FID by finding has -0.92 to -0.97.
     """
     there = [value for value in values.values() if math.isfinite(value.value)]
     sizes = np.array([min(value.n_real, value.n_generated) for value in there], dtype=np.float64)

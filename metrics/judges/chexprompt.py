@@ -50,8 +50,8 @@ def _counts_in_brackets(text: str) -> dict[str, int] | None:
 def chexprompt_errors(pair: AnsweredQuestion, category: str | None = None) -> float:
     """The number of errors in a report that a judge counts as CheXprompt asks for them; @A to @F of one kind.
 
-    Of clinical significance and without; kinds as in `green_significant`. The authors ask GPT-4; the table names the
-    judge.
+    Errors with and without clinical significance count; kinds are as in `green_significant`. The authors ask GPT-4; the
+    table names the judge.
     """
     return worth(pair, "chexprompt", lambda found: count_errors(found, "all", category))
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, invalid
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import counted, objects, verdict_reader, worth
 from medimg_eval.metrics.registry import judge_says
@@ -34,7 +34,7 @@ def count_corrections(corrections: Sequence[Correction], severity: str | None = 
         UsageError: there is no such severity.
     """
     if severity is not None and severity not in SEVERITIES:
-        raise UsageError(f"there is no severity {severity!r} of corrections{nearest(severity, SEVERITIES)}")
+        raise UsageError(invalid("severity of corrections", severity, SEVERITIES))
     return float(sum(severity in (None, correction["severity"]) for correction in corrections))
 
 
@@ -80,5 +80,5 @@ def corrections(pair: AnsweredQuestion, severity: str | None = None) -> float:
     making one number of them, and neither is one made here.
     """
     if severity is not None and severity not in SEVERITIES:
-        raise UsageError(f"corrections@{severity}: there is no such severity{nearest(severity, SEVERITIES)}")
+        raise UsageError(invalid("severity of corrections", severity, SEVERITIES))
     return worth(pair, "corrections", lambda found: count_corrections(found, severity))

@@ -125,9 +125,9 @@ _signed = partial(share, worst=-1.0, source=_BAHAROON)
 def crimson(pair: AnsweredQuestion) -> float:
     """The weighed findings that are right less those that are invented, over those of the reference, in (-1, 1].
 
-    As `crimson_score` says: 1 for a report with the same abnormal findings, also for none beside a normal reference; 0
+    It is `crimson_score`: 1 for a report with the same abnormal findings, also for none beside a normal reference; 0
     for a normal or empty report beside findings. The prompt is the one that CRIMSON's own model was trained on
-    (model@judge=crimson); the table names the judge. Of chest radiographs alone.
+    (model@judge=crimson); the table names the judge. It is for chest radiographs alone.
     """
     return worth(pair, "crimson", crimson_score)
 
@@ -140,7 +140,7 @@ def crimson(pair: AnsweredQuestion) -> float:
 def crimson_guided(pair: AnsweredQuestion) -> float:
     """CRIMSON by a judge that is told the authors' guidelines on significance and attributes.
 
-    For judges that were not trained for it, as the authors ask GPT. The same arithmetic as `crimson`.
+    It is for judges that were not trained for it, as the authors ask GPT; the arithmetic is that of `crimson`.
     """
     return worth(pair, "crimson_guided", crimson_score)
 

@@ -88,8 +88,8 @@ _COUNT = late_pattern(r"(?<=: )\d+(?=\.)")
 def read_green(reply: str) -> GreenErrors | None:
     """Returns the errors that a reply in GREEN's form counts; None where it tells no errors or no matched findings.
 
-    As its authors read it: a count stands as `: <n>.` behind the name of its category, a category without one has no
-    errors, and a section that begins with "No" has none at all. They also take replies that lack a section for ones
+    It is read as by its authors: a count stands as `: <n>.` behind the name of its category, a category without one has
+    no errors, and a section that begins with "No" has none at all. They also take replies that lack a section for ones
     that counted nothing, which makes a reply that was cut off as bad as a bad report; here it is no verdict.
     """
     explanation = reply.rpartition("[Explanation]:")[2]

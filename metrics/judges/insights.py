@@ -94,7 +94,7 @@ def insight_f1(pair: AnsweredQuestion) -> float:
 def insight_matched(pair: AnsweredQuestion) -> float:
     """The share of due insights that are matched one to one at half the points or more.
 
-    So that a vague insight does not count for several.
+    A vague insight therefore does not count for several.
     """
     from scipy.optimize import linear_sum_assignment
 

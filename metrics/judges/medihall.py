@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, invalid
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.judges.verdicts import replies_in, share, verdict_reader, worth
 from medimg_eval.metrics.registry import judge_says
@@ -46,7 +46,7 @@ def medihall_values(given: str) -> dict[str, float]:
 def medihall_score(kinds: Sequence[str | None], values: Mapping[str, float]) -> float:
     """Returns MediHall: mean points of an answer's sentences.
 
-    By their kinds of hallucination.
+    Points follow from a sentence's kind of hallucination.
 
     Args:
         kinds: by sentence, one of `KINDS`; None where the judge's reply names none.
@@ -68,7 +68,7 @@ def hallucination_share(kinds: Sequence[str | None], kind: str) -> float:
     Raises:
         UsageError: there is no such kind.
     """
-    UsageError.refuse_unknown("there is no kind of hallucination", KINDS, kind)
+    UsageError.refuse_invalid("kind of hallucination", KINDS, kind)
     return medihall_score(kinds, {name: float(name == kind) for name in KINDS})
 
 
@@ -121,7 +121,7 @@ def hallucinations(pair: AnsweredQuestion, kind: str) -> float:
     NaN where a sentence is not judged, and without any.
     """
     if kind not in KINDS[:-1]:
-        raise UsageError(f"hallucinations@{kind}: there is no such kind{nearest(kind, KINDS[:-1])}")
+        raise UsageError(invalid("kind of hallucinations", kind, KINDS[:-1]))
     return worth(pair, "medihall", lambda found: hallucination_share(_hallucination_kinds(found), kind))
 
 

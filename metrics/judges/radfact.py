@@ -65,7 +65,7 @@ class Fractions:
 def radfact_fractions(phrases: Sequence[Phrase]) -> Fractions:
     """Returns the shares of a report's phrases that hold by the other report.
 
-    Of the report that was written they are RadFact's precisions, of the reference its recalls. Boxes are covered if
+    For the report that was written they are RadFact's precisions, for the reference its recalls. Boxes are covered if
     more than half of the cells of a grid of 224 by 224 that they fill are filled by boxes of the evidence.
     """
     boxed = [phrase for phrase in phrases if phrase.boxes]
@@ -78,9 +78,7 @@ def radfact_fractions(phrases: Sequence[Phrase]) -> Fractions:
 
 
 def radfact_f1(precisions: Sequence[float], recalls: Sequence[float]) -> float:
-    """Returns RadFact's F1: harmonic mean of mean precision and recall.
-
-    Of a test set.
+    """Returns RadFact's F1 of a test set: harmonic mean of mean precision and recall.
 
     Args:
         precisions: by report; NaN of a report without phrases, which is left out of the mean.

@@ -43,8 +43,8 @@ def rubric_score(points: Sequence[float], met: Sequence[bool]) -> float:
 def balanced_agreement(predicted: Sequence[bool], labels: Sequence[Sequence[bool]]) -> float:
     """Returns a judge's balanced F1 against physicians' labels.
 
-    As HealthBench's meta-evaluation has it. Each physician's label counts: the mean of the F1 of criteria
-    that are met and of those that are not. NaN where one of the two never occurs.
+    It is that of HealthBench's meta-evaluation. Each physician's label counts: the mean of the F1 of criteria that are
+    met and of those that are not. NaN where one of the two never occurs.
 
     >>> round(balanced_agreement([True, True, False], [[True], [False, True], [False, False]]), 3)
     0.8

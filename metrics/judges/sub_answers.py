@@ -19,8 +19,8 @@ SEAT = "after SEAT of TableEval (Zhu et al. 2025)"
 def read_sub_answers(reply: str) -> dict[str, int] | None:
     """Returns {"due", "given", "matched"}: parts of the reference, of the answer, and pairs that say the same.
 
-    Of a reply `{"reference": [texts], "answer": [texts], "matched": [[0, 1], ...]}`, pairs of places from 0. A part is
-    matched once at most. None where the object is not there, or a pair points beyond the lists.
+    The reply is `{"reference": [texts], "answer": [texts], "matched": [[0, 1], ...]}`, with pairs of places from 0. A
+    part is matched once at most. None where the object is not there, or a pair points beyond the lists.
     """
     for content in objects(reply):
         due, given_count, pairs = (content.get(key) for key in ("reference", "answer", "matched"))

@@ -61,7 +61,7 @@ def reader(name: str) -> Reader:
         UsageError: there is no such reader.
     """
     available()  # imports every module that may hold one
-    UsageError.refuse_unknown("there is no reader", _READERS, name, then=" of a judge's replies")
+    UsageError.refuse_invalid("reader of a judge's replies", _READERS, name)
 
     def read(reply: str) -> Any:
         report = extract_report(reply).value

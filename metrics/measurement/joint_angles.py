@@ -59,8 +59,8 @@ def angle_rmse(pair: MotionPair) -> float:
 def angle_rmse_shifted(pair: MotionPair) -> float:
     """The root mean square difference after the predicted motion was moved to fit the true knees best, in degrees.
 
-    By -40 to 39 frames: of each knee those of the least mean absolute difference, then the mean of both, cut towards 0.
-    The truth decides the shift, so it flatters; OpenCapBench prints it. At least 0.
+    The shift is of -40 to 39 frames: for each knee that of the least mean absolute difference, then the mean of both,
+    cut towards 0. The truth decides the shift, so it flatters; OpenCapBench prints it. At least 0.
     """
     return _root_mean_square(pair.shifted)
 

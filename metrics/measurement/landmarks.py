@@ -95,8 +95,8 @@ def landmark_distance(pair: LandmarkPair) -> float:
 def sdr(pair: LandmarkPair, tolerance: float) -> float:
     """The successful detection rate: the share of reference landmarks that the prediction has within a tolerance.
 
-    Of one landmark 1 or 0: 0 where the prediction lacks it; NaN where the reference does. A distance d counts as within
-    t when d <= t (1 + 1e-6).
+    One landmark has 1 or 0: 0 where the prediction lacks it; NaN where the reference does. A distance d counts as
+    within t when d <= t (1 + 1e-6).
     """
     return math.nan if pair.reference is None else float(pair.within(tolerance))
 

@@ -90,7 +90,7 @@ def angle_error(pair: MeasurementPair) -> float:
 def accuracy_within(pair: MeasurementPair, tolerance: float) -> float:
     """The share of measurements whose prediction lies within a tolerance of the reference.
 
-    Of one measurement 1 or 0: 0 where the prediction lacks it; NaN where the reference does. A difference d counts as
+    One measurement has 1 or 0: 0 where the prediction lacks it; NaN where the reference does. A difference d counts as
     within t when d <= t (1 + 1e-6).
     """
     return math.nan if math.isnan(pair.reference) else float(pair.error <= tolerance * (1 + 1e-6))

@@ -115,10 +115,10 @@ def dess_t2(
 ) -> Array:
     """Returns T2 in ms, float64 (*spatial), from DESS echoes.
 
-    By the ratio of the magnitudes of the two echoes. As SKM-TEA computes it: rounded to 0.1 ms, and NaN where
-    T2 is outside 0 to 100 ms, where the first echo is at most 15 % of its largest value (fat and noise), or
-    where first - 1.2 second is at most 10 % of its largest (fluid). Both echoes are in one unit, any; `t1` is
-    in ms, one number or (*spatial). Voxels that are not wanted, by `where`, are NaN.
+    It follows from the ratio of the magnitudes of the two echoes, as SKM-TEA computes it: rounded to 0.1 ms, and NaN
+    where T2 is outside 0 to 100 ms, where the first echo is at most 15 % of its largest value (fat and noise), or where
+    first - 1.2 second is at most 10 % of its largest (fluid). Both echoes are in one unit, any; `t1` is in ms, one
+    number or (*spatial). Voxels that are not wanted, by `where`, are NaN.
 
     Raises:
         ValueError: If shapes differ, the images are no finite magnitudes, or a number of the scan is not above 0.
@@ -219,9 +219,9 @@ def t2_error_ms(
 def t2_agreement(subjects: Sequence[Mapping[str, RegionT2]]) -> dict[str, T2Agreement]:
     """Returns bias, MAE, RMS-CV and limits of agreement by tissue.
 
-    Over subjects; MAE is the mean absolute error. Subjects are what `t2_error_ms` returned of each; one who
-    has several scans is given once, with their means. Tissues are in the order of the first subject; NaN
-    where no subject has both values.
+    Statistics are over subjects; MAE is the mean absolute error. Subjects are what `t2_error_ms` returned of each; one
+    who has several scans is given once, with their means. Tissues are in the order of the first subject; NaN where no
+    subject has both values.
 
     >>> found = t2_agreement([t2_error_ms(np.full(4, 40.0), np.full(4, 42.0), np.ones(4, int), {1: "tibial"})])
     >>> found["tibial"].bias, round(found["tibial"].rms_cv, 4)

@@ -58,9 +58,9 @@ _IRREGULAR = {
 def stem(word: str) -> str:
     """Returns a lower-case word's stem, as NLTK's `PorterStemmer` does.
 
-    Of an English word; short words stay as they are. Porter, Program 14, 1980, with a table of irregular
-    words, and other rules for -ied, -y, -logy and words of two letters before -ing. METEOR in NLTK and the
-    stemmed ROUGE of rouge-score rest on it.
+    The word is English; short words stay as they are. Source: Porter, Program 14, 1980, with a table of irregular
+    words, and other rules for -ied, -y, -logy and words of two letters before -ing. METEOR in NLTK and the stemmed
+    ROUGE of rouge-score rest on it.
 
     >>> [stem(word) for word in ("effusions", "effusion", "enlarged", "opacities")]
     ['effus', 'effus', 'enlarg', 'opac']

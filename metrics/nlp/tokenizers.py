@@ -29,8 +29,9 @@ _DASH = re.compile(r"([0-9])(-)")
 def words(text: str) -> tuple[str, ...]:
     """Returns ROUGE's words: lower-case runs of letters and digits.
 
-    Of a text in ASCII these are exactly the words of rouge-score. Of others it leaves nothing, so that a Chinese or
-    Arabic text would score 0 against itself; here their letters count, and each Han or kana character is a word.
+    For a text in ASCII these are exactly the words of rouge-score. Of other texts rouge-score leaves nothing, so that a
+    Chinese or Arabic text would score 0 against itself; here their letters count, and each Han or kana character is a
+    word.
     """
     if text.isascii():
         return tuple(_RUNS.findall(text.lower()))

@@ -76,7 +76,7 @@ def joined_looks(looks: list[Looks]) -> Looks:
 def lookalikes_between(one: Looks, other: Looks, least: float = ALIKE) -> Iterator[tuple[int, int, float]]:
     """Yields similar pairs of two sets, correlation from `least`.
 
-    In the order of the first set. Pictures of one colour are like none.
+    Pairs are in the order of the first set. Pictures of one colour are like none.
     """
     for start in range(0, len(one.signs), STRIP):
         mine = one.signs[start : start + STRIP]

@@ -25,7 +25,7 @@ def _reader_statements(pair: Classified, name: str) -> list[bool]:
 def class_agreement_with_readers(pair: Classified) -> Mapping[str, float]:
     """The share of readers who say of a class what the model says, present above 0.5 or the most probable.
 
-    Only of classes that two readers or more judged. In [0, 1].
+    It judges only classes that two readers or more judged. In [0, 1].
     """
     answers = pair.said
     stated = {name: _reader_statements(pair, name) for name in answers}
@@ -56,7 +56,7 @@ def class_agreement_among_readers(pair: Classified) -> Mapping[str, float]:
 def class_brier_to_readers(pair: Classified) -> Mapping[str, float]:
     """The square of the probability of a class less the share of readers who say that it is present.
 
-    Only of classes that two readers or more judged. In [0, 1].
+    It judges only classes that two readers or more judged. In [0, 1].
     """
     stated = {name: (value, _reader_statements(pair, name)) for name, value in pair.predicted.items()}
     return {

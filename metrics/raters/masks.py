@@ -137,8 +137,8 @@ def within_rater_range(pair: RaterPair) -> float:
 def ged(pair: RaterPair) -> float:
     """Generalised energy distance squared (GED^2): 2 E d(mask, reader) - E d(reader, reader'), d being 1 - IoU.
 
-    Of one mask for each case; of several samples `generalised_energy_distance` takes them together. Pairs of a reader
-    with itself count, as published. A reader's own mask does not get 0 where readers differ. In [0, 2].
+    There is one mask a case; `generalised_energy_distance` takes several samples together. Pairs of a reader with
+    itself count, as published. A reader's own mask does not get 0 where readers differ. In [0, 2].
     """
     return generalised_energy_distance(pair.mask[None], pair.raters)
 

@@ -194,7 +194,7 @@ def preset_of(name: str) -> ImagePreset:
     Raises:
         UsageError: If there is none.
     """
-    UsageError.refuse_unknown("there is no preset", PRESETS, name, then=" of image metrics")
+    UsageError.refuse_invalid("preset of image metrics", PRESETS, name)
     return PRESETS[name]
 
 

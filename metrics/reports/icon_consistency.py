@@ -201,7 +201,7 @@ def rule_attributes(text: str) -> frozenset[str]:
 def graph_attributes(annotation: Mapping[str, Any]) -> frozenset[str]:
     """Returns RadGraph's lower-case words of present or possible findings.
 
-    That is an observation, what modifies it, and where it is located.
+    Attributes are an observation, what modifies it, and where it is located.
 
     Args:
         annotation: as RadGraph publishes it: `entities`: name -> `tokens`, `label`, `relations`.
@@ -280,7 +280,7 @@ def consistency_rules_weighted(pair: AnsweredQuestion) -> float:
 def consistency_radgraph(pair: AnsweredQuestion) -> float:
     """The mean overlap of the lesions' attributes, by RadGraph, with those in reports of equivalent studies.
 
-    As `consistency_rules`, with the words that RadGraph finds.
+    It is `consistency_rules` with the words that RadGraph finds.
     """
     return _set_consistency(pair, _by_graph, weighted=False)
 
@@ -289,6 +289,6 @@ def consistency_radgraph(pair: AnsweredQuestion) -> float:
 def consistency_radgraph_weighted(pair: AnsweredQuestion) -> float:
     """The consistency by RadGraph, times the overlap of the report's attributes with those of its own reference.
 
-    As `consistency_rules_weighted`, with the words that RadGraph finds.
+    It is `consistency_rules_weighted` with the words that RadGraph finds.
     """
     return _set_consistency(pair, _by_graph, weighted=True)

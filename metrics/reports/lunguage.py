@@ -332,7 +332,7 @@ def lunguage_score(pair: AnsweredQuestion) -> float:
 def lunguage_precision(pair: AnsweredQuestion) -> float:
     """The share of structured findings written that are in the reference, as far as they are similar.
 
-    As in `lunguage_score`.
+    Findings and their similarity are as in `lunguage_score`.
     """
     return read_part(pair, "lunguage", "precision")
 
@@ -341,6 +341,6 @@ def lunguage_precision(pair: AnsweredQuestion) -> float:
 def lunguage_recall(pair: AnsweredQuestion) -> float:
     """The share of structured findings of the reference that were written, as far as they are similar.
 
-    As in `lunguage_score`.
+    Findings and their similarity are as in `lunguage_score`.
     """
     return read_part(pair, "lunguage", "recall")

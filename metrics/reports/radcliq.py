@@ -177,8 +177,8 @@ def _inverse_pieces(rows: ScoreTable) -> npt.NDArray[np.float64]:
 def inverse_radcliq_v1(sums: Any) -> Any:
     """One over the mean of `radcliq_v1`, as ReXrank and RadEval print it.
 
-    For comparison with them alone: it has a pole where the mean is 0 and would rank better sets last below it, so it is
-    NaN where the mean is not above 0.
+    It serves comparison with them alone: it has a pole where the mean is 0 and would rank better sets last below it, so
+    it is NaN where the mean is not above 0.
     """
     total, count = sums[..., 0], sums[..., 1]
     return quotient(count, total)

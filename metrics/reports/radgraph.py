@@ -59,7 +59,7 @@ def radgraph_f1(reference: Annotation, prediction: Annotation, level: Level = "p
         UsageError: no such level.
         CaseError: a relation points at an entity that is not there.
     """
-    UsageError.refuse_unknown("Expected level to be simple, partial or complete, got", LEVELS, level)
+    UsageError.refuse_invalid("level", LEVELS, level)
     return _set_f1(_annotation_facts(reference, level), _annotation_facts(prediction, level))
 
 

@@ -57,7 +57,7 @@ def _crop_pair(
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8], tuple[int, int, int, int], tuple[np.uint8, int, int, int]]:
     """Returns two pictures cropped by `_find_box` with zero margin, and content.
 
-    That is all bits that any pixel has, and how many pixels have the lowest: of the one, of the other, of both.
+    Content is all bits that any pixel has, and how many pixels have the lowest in the first, in the second, in both.
     """
     box = _find_box(one, other)
     top, bottom, left, right = box

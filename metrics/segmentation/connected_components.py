@@ -46,7 +46,7 @@ def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair
 def connected_parts(mask: Bools, connectivity: str = "corner") -> tuple[Integers, int]:
     """Numbers connected parts of a mask (*spatial): int32, and count.
 
-    From 1; 0 outside the mask.
+    Numbers begin at 1; 0 is outside the mask.
 
     Voxels that share a "corner" are connected (26 neighbours, 2-D: 8), or only those that share a "face" (6, 2-D: 4).
     Parts are in the order of their first voxel.

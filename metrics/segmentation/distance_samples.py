@@ -62,7 +62,7 @@ class Distances:
     def percentile(self, percent: float) -> float:
         """Distance in mm at `percent` of surface; NaN without surface.
 
-        From 0 to 100.
+        `percent` is from 0 to 100.
         """
         if not len(self.values):
             return math.nan

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, invalid
 from medimg_eval.metrics.registry import Metric, available
 
 Rule: TypeAlias = float | Literal["skip", "best", "worst"]
@@ -55,7 +55,7 @@ class EmptyPolicy:
         for status in ("absent", "missed", "hallucinated"):
             for name, rule in getattr(self, status).items():
                 if name not in (_DISTANCES, _EVERY) and name not in available("mask"):
-                    raise UsageError(f"empty.{status}: unknown metric {name!r}{nearest(name, available('mask'))}")
+                    raise UsageError(invalid(f"empty.{status}: metric", name, available("mask")))
                 if rule not in _WORDS and not _is_number(rule):
                     raise UsageError(
                         f"Expected empty.{status}.{name} to be 'skip', 'best', 'worst' or a number, got {rule!r}"
@@ -82,8 +82,7 @@ class EmptyPolicy:
         if isinstance(wanted, EmptyPolicy):
             return wanted.check()
         if isinstance(wanted, str):
-            if wanted not in PRESETS:
-                raise UsageError(f"There is no policy for empty masks called {wanted!r}{nearest(wanted, PRESETS)}")
+            UsageError.refuse_invalid("policy for empty masks", PRESETS, wanted)
             return PRESETS[wanted]
         if not isinstance(wanted, Mapping):
             raise UsageError(f"Expected empty to be a preset's name or a mapping, got {wanted!r}")
@@ -92,7 +91,7 @@ class EmptyPolicy:
         fields = ("name", "absent", "missed", "hallucinated", "distance", "spacing")
         for key in stated:
             if key not in fields:
-                raise UsageError(f"empty: there is no {key!r}{nearest(key, (*fields, 'preset'))}")
+                raise UsageError(invalid("empty: key", key, (*fields, "preset")))
         changed = {key: getattr(start, key) for key in fields} | {"name": f"{start.name}, changed"}
         for key, value in stated.items():
             if key not in ("absent", "missed", "hallucinated"):

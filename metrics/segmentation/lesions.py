@@ -81,7 +81,7 @@ class Lesions:
 
     @property
     def fn(self) -> int:
-        """How many were not."""
+        """How many of the lesions were not found."""
         return len(self.parts) - self.tp
 
     def mean(self, values: float, penalty: float, perfect: float) -> float:
@@ -97,7 +97,7 @@ class Lesions:
 
     @cached_property
     def borders(self) -> list[LabelPair]:
-        """The same, to measure between border voxels."""
+        """Pairs that measure distances between border voxels."""
         return [LabelPair(*masks, self.spacing, "voxel") for masks in self._found()]
 
     def _found(self) -> Iterator[tuple[Bools, Bools]]:
@@ -281,7 +281,7 @@ def lesion_hd95(pair: LabelPair) -> float:
 def lesion_nsd(pair: LabelPair, tolerance: float) -> float:
     """The mean over lesions and false positives of the surface Dice of each lesion with what found it, 0 for others.
 
-    As the code of 2024 has it: between border voxels, whatever the table's surface is, and the mean of the two
+    It is that of the code of 2024: between border voxels, whatever the table's surface is, and the mean of the two
     directions' shares, where `nsd` pools them. In [0, 1]; 1 if there is no lesion and no false positive.
     """
     lesions = lesions_of(pair)

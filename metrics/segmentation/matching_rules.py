@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, invalid
 
 _ONE_OF: Mapping[str, tuple[str, ...]] = {
     "source": ("components", "given"),
@@ -127,8 +127,7 @@ class LesionRule:
         if wanted is None or isinstance(wanted, LesionRule):
             return wanted or cls()
         if isinstance(wanted, str):
-            if wanted not in LESION_RULES:
-                raise UsageError(f"There is no rule for lesions called {wanted!r}{nearest(wanted, LESION_RULES)}")
+            UsageError.refuse_invalid("rule for lesions", LESION_RULES, wanted)
             return LESION_RULES[wanted]
         stated = dict(wanted)
         start = cls.of(stated.pop("preset", "brats2023-gli"))
@@ -174,9 +173,9 @@ def _check_settings(
     """Returns what a config states; raises UsageError for invalid keys and values."""
     for key, value in stated.items():
         if key not in known:
-            raise UsageError(f"{where}: there is no {key!r}{nearest(key, (*known, *also))}")
+            raise UsageError(invalid(f"{where}: key", key, (*known, *also)))
         if key in _ONE_OF and value not in _ONE_OF[key]:
-            raise UsageError(f"{where}.{key}: there is no {value!r}{nearest(str(value), _ONE_OF[key])}")
+            raise UsageError(invalid(f"{where}.{key}", value, _ONE_OF[key]))
         if key == "inclusive" and not isinstance(value, bool):
             raise UsageError(f"Expected {where}.inclusive to be true or false, got {value!r}")
         if key in ("threshold", "min_volume", "penalty") and not (_is_number(value) or (key, value) == _DIAGONAL):

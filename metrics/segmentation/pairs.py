@@ -167,7 +167,7 @@ class CaseLabels:
         return pair
 
     def pairs(self) -> dict[str, LabelPair]:
-        """Returns all of them by name."""
+        """Returns all pairs by the name of their label."""
         return {name: pair for name in self._makers if (pair := self.get(name)) is not None}
 
 

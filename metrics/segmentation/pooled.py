@@ -113,7 +113,7 @@ def pooled_dice(sums: Real, parameter: str | None = None) -> Real:
 def pooled_iou(sums: Real, parameter: str | None = None) -> Real:
     """The IoU of all pixels of a run at once, |R and P| / |R or P| of sums over cases, then its mean over labels.
 
-    As `pooled_dice`; with `@background` it is mmsegmentation's mIoU of one label.
+    It is pooled as `pooled_dice`; with `@background` it is mmsegmentation's mIoU of one label.
     """
     shared, both = _of_labels(sums, parameter)
     return _mean_quotient(shared, both - shared)

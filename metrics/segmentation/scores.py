@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError
 from medimg_eval.metrics.registry import Metric, asked_metrics
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.empty_masks import EmptyPolicy
@@ -135,8 +135,7 @@ def scores_of_pairs(
     sizes = _check_spacing(spacing, wanted, policy, rule)
     lesion_rule = LesionRule.of(lesions)
     for name in lesions.get("labels", {}) if isinstance(lesions, Mapping) else ():
-        if name not in regions:
-            raise UsageError(f"lesions.labels: there is no label {name!r}{nearest(name, regions)}")
+        UsageError.refuse_invalid("lesions.labels: label", regions, name)
     settings = {name: Settings(surface, (tolerances or {}).get(name), rule, lesion_rule) for name in regions}
     pairs = pairs_of(sizes or (1.0,) * len(spacing), regions, settings, ignore)
     return [
@@ -240,8 +239,7 @@ def _check_tolerances(tolerances: Mapping[str, float], regions: Mapping[str, Any
     if not isinstance(tolerances, Mapping):
         raise UsageError(f"tolerances: expected mm by label name, got {tolerances!r}")
     for name, tolerance in tolerances.items():
-        if name not in regions:
-            raise UsageError(f"tolerances: there is no label {name!r}{nearest(name, regions)}")
+        UsageError.refuse_invalid("tolerances: label", regions, name)
         if not isinstance(tolerance, int | float) or not 0 <= tolerance < math.inf:
             raise ValueError(f"Expected the tolerance of {name!r} to be a number of at least 0 mm, got {tolerance!r}")
     for metric, (definition, parameter) in asked.items():

@@ -146,7 +146,7 @@ def mean_over_time(
 ) -> Floats:
     """Returns means over horizons, weighted by the fall of survival.
 
-    As scikit-survival averages its AUC over time; survival is Kaplan and Meier's of the same cases.
+    scikit-survival averages its AUC over time so; survival is Kaplan and Meier's of the same cases.
     """
     held = np.stack(list(values), axis=-1)
     survival = kaplan_meier(times, events, weights).at(horizons)

@@ -172,8 +172,8 @@ def uno_c_index(rows: ScoreTable, tau: float = math.inf) -> Weighed:
 def sybil_c_index(rows: ScoreTable) -> Weighed:
     """The C-index that Sybil and Pillar-0 print as Uno's: pairs are weighted at the later time, by risks of that year.
 
-    As published; Uno's weights are those of the earlier event (`uno_c_index`), and heavy censoring tells both apart.
-    Of a model that gives survival at the task's horizons, risks are its complement; of others the one risk.
+    It is as published; Uno's weights are those of the earlier event (`uno_c_index`), and heavy censoring tells both
+    apart. For a model that gives survival at the task's horizons, risks are its complement; for others the one risk.
     """
     outcomes = _observed_outcomes(rows)
     horizons = [float(time) for time in rows.facts.get(HORIZONS, ())]
@@ -293,7 +293,7 @@ def _cox_slope(risk: Floats, weights: Floats, events: Bools, last: Array) -> Flo
 def _survival_brier(rows: ScoreTable, horizon: float) -> Weighed:
     """The Brier score at a time under censoring: the squared error of the predicted probability of surviving it.
 
-    At least 0; 0.25 of a model that always says one half. Of horizons of the task alone.
+    At least 0; 0.25 for a model that always says one half. Only the task's horizons have it.
     """
     return _of_squares(rows, horizon)
 
@@ -302,7 +302,7 @@ def _survival_brier(rows: ScoreTable, horizon: float) -> Weighed:
 def integrated_brier(rows: ScoreTable) -> Weighed:
     """The integrated Brier score: the mean over time of `survival_brier` between the task's first and last horizon.
 
-    By the trapezium rule; at least 0. NaN of a task with fewer than two horizons.
+    The trapezium rule is used; at least 0. NaN for a task with fewer than two horizons.
     """
     horizons = [float(time) for time in rows.facts.get(HORIZONS, ())]
     judges = [_of_squares(rows, horizon) for horizon in horizons]

@@ -61,7 +61,7 @@ def kaplan_meier(times: npt.ArrayLike, events: npt.ArrayLike, weights: npt.Array
 def censoring_curve(times: npt.ArrayLike, events: npt.ArrayLike, weights: npt.ArrayLike | None = None) -> Curve:
     """Returns the censoring curve G: share uncensored yet.
 
-    By the same estimate with the parts of event and censoring exchanged.
+    The estimate is that of survival with event and censoring exchanged.
 
     Events at a time come before what is censored then, so who has the event is no longer at risk of being censored.
     The arguments are those of `kaplan_meier`, of which `events` of the curve then counts the censored.

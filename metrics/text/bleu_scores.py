@@ -47,7 +47,7 @@ def evidence_of(name: str) -> tuple[str, ...]:
 def pieces_of(name: str, evidence: str = "") -> Callable[[ScoreTable, float], Real]:
     """Returns what tells for each row of a BLEU's evidence what it adds.
 
-    By n: the n-grams that match; by n: the n-grams that were said; last the words of the right text.
+    Columns are, by n, the n-grams that match; by n, the n-grams that were said; last the words of the right text.
 
     Args:
         name: of the BLEU.
@@ -202,7 +202,7 @@ def sentence_bleu(pair: AnsweredQuestion, n: float) -> float:
 def counted(pair: AnsweredQuestion, tokenise: Tokeniser, *, lower: bool = False) -> Counts | None:
     """Returns counts of a pair; None without text or words.
 
-    Where words need blanks.
+    A fixed tokeniser that needs blanks between words gives None for languages without.
 
     Args:
         pair: of texts.

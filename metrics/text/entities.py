@@ -98,7 +98,7 @@ def matched(said: Read, due: Read, how: str) -> int:
     Raises:
         UsageError: there is no such way.
     """
-    UsageError.refuse_unknown("there is no way to match entities", MATCHES, how)
+    UsageError.refuse_invalid("way to match entities", MATCHES, how)
     if how == "partial":
         return _count_overlapping(said[0], due[0])
     keys: Mapping[str, Callable[[Read], list[Any]]] = {
@@ -162,7 +162,7 @@ def _entity_pieces(rows: ScoreTable, how: str) -> npt.NDArray[np.float64]:
 
 
 def _check_matching(how: str) -> None:
-    UsageError.refuse_unknown("there is no way to match entities", MATCHES, how)
+    UsageError.refuse_invalid("way to match entities", MATCHES, how)
 
 
 _of_counts = partial(

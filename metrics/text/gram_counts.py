@@ -116,7 +116,7 @@ def count_together(pairings: Iterable[Pairing], known: Known = NOTHING) -> Itera
 def ranks(tokens: Whole, text: Whole, known: Known) -> Iterator[tuple[Whole, Whole]]:
     """Yields numbered n-grams by n, with their texts.
 
-    For n from 1 to 4.
+    n is from 1 to 4.
 
     Args:
         tokens: numbers of all words of all texts, one text after the other.

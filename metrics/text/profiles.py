@@ -36,7 +36,7 @@ def r2gen_iu(report: str) -> str:
 def r2gen_mimic(report: str) -> str:
     """Returns a report as R2Gen's tokeniser cleans those of MIMIC-CXR, to the character.
 
-    As `r2gen_iu`, and line breaks become blanks, and runs of blanks, points and underscores shrink first.
+    It is `r2gen_iu` after line breaks became blanks, and runs of blanks, points and underscores shrank.
     """
     return _clean_r2gen(report, _MIMIC)
 
@@ -69,7 +69,7 @@ def cleaned(text: str, name: str) -> str:
 
 def cleaner(name: str) -> Callable[[str], str]:
     """Returns the cleaner of a name; raises UsageError where there is none."""
-    UsageError.refuse_unknown("There is no cleaner of reports", CLEANERS, name)
+    UsageError.refuse_invalid("cleaner of reports", CLEANERS, name)
     return CLEANERS[name]
 
 
@@ -99,5 +99,5 @@ PROFILES = {
 
 def profile(name: str) -> Profile:
     """Returns the profile of a name; raises UsageError where there is none."""
-    UsageError.refuse_unknown("There is no profile of text metrics", PROFILES, name)
+    UsageError.refuse_invalid("profile of text metrics", PROFILES, name)
     return PROFILES[name]

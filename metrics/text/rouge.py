@@ -69,8 +69,8 @@ def rouge_l(pair: AnsweredQuestion) -> float:
 def rouge_1_stem(pair: AnsweredQuestion) -> float:
     """The F1 of the words that answer and right text share, after Porter's stemmer.
 
-    As rouge-score with `use_stemmer=True`, which RadEval prints: words of more than three letters are stemmed, by
-    NLTK's rules. Otherwise as `rouge_1`.
+    It equals rouge-score with `use_stemmer=True`, which RadEval prints: words of more than three letters are stemmed,
+    by NLTK's rules. All else is as in `rouge_1`.
     """
     return best_of(pair, stemmed_words, lambda text, reference: rouge_n(text, reference, 1))
 

@@ -131,7 +131,7 @@ def text_scores(
 
 
 def _check_predictions(given: Sequence[Any], missing: str) -> list[str]:
-    UsageError.refuse_unknown("missing is", ("raise", "empty"), missing)
+    UsageError.refuse_invalid("missing", ("raise", "empty"), missing)
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise UsageError(f"Expected predictions to be a list of texts, got {type(given).__name__}")
     texts = list(given)

@@ -52,7 +52,7 @@ def spent(pair: AnsweredQuestion, name: str) -> float:
 def output_tokens(pair: AnsweredQuestion) -> float:
     """The number of tokens that the model wrote, thinking included.
 
-    Not comparable between tokenizers.
+    Numbers of different tokenizers are not comparable.
     """
     return spent(pair, "output")
 

@@ -141,7 +141,7 @@ def class_calls_due(pair: AnsweredQuestion) -> Mapping[str, float]:
 def class_calls_found(pair: AnsweredQuestion) -> Mapping[str, float]:
     """The number of calls of the recorded session whose tool was called at all, by class of the tool.
 
-    As GTA counts: one call finds all of its tool, so that a precision may lie above 1; see `tool_precision`.
+    GTA counts so: one call finds all of its tool, so that a precision may lie above 1; see `tool_precision`.
     """
     return _by_class(pair, lambda made, due: [name for name in due if name in made])
 

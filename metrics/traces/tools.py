@@ -125,7 +125,7 @@ def _count_share(pair: AnsweredQuestion, counts: Callable[[list[str], list[str]]
 def tool_precision(pair: AnsweredQuestion) -> float:
     """The share of calls that the reference also has, each counted as often as both have it.
 
-    Without calls 1 where the reference has none either, else 0.
+    A model without calls has 1 where the reference has none either, else 0.
     """
     return _count_share(pair, lambda predicted, due: (shared_calls(predicted, due), len(predicted)))
 

@@ -49,7 +49,7 @@ def energy(logits: npt.ArrayLike, temperature: float = 1.0) -> Floats:
 def joint_energy(probabilities: npt.ArrayLike) -> Floats:
     """Returns joint energy, -sum log(1 + exp(logit)): (case, class) -> (case,).
 
-    Of sigmoids the logit is known, and log(1 + exp(logit)) is -log(1 - p).
+    A sigmoid's logit is known, and log(1 + exp(logit)) is -log(1 - p).
 
     Source: Wang et al., NeurIPS 2021, arXiv 2109.14162.
     """

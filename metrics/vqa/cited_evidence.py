@@ -24,7 +24,7 @@ _answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst
 def cited_spans(text: str) -> list[Span]:
     """Returns time spans an answer cites, after its last `evidence`.
 
-    In seconds; all where it says no such word.
+    Spans are in seconds; an answer without that word has all of them.
 
     >>> cited_spans("At 3-5 s a clip is seen. Evidence: [12, 18.5], 00:40-00:45. Answer: B")
     [(12.0, 18.5), (40.0, 45.0)]

@@ -75,7 +75,7 @@ def kind_of_miss(point: tuple[float, float], box: tuple[float, ...], size: tuple
 
 
 def _refuse_unknown(kind: str) -> None:
-    UsageError.refuse_unknown("there is no kind of failure of a click", FAILURES, kind)
+    UsageError.refuse_invalid("kind of failure of a click", FAILURES, kind)
 
 
 @summary(

@@ -52,10 +52,10 @@ _not_given = partial(metric, kind="answer", higher_is_better=False, best=0, wors
 def accuracy(pair: AnsweredQuestion) -> float:
     """Whether the answer is right.
 
-    Of choices, of several choices (all and no other), of yes and no; of a number, whether it equals the right one or
-    lies within its limits `low` and `high`; of a point, whether it lies in the box. Where a model has no preference
-    among several options, the expected value of a draw. Texts, boxes, regions and grades are NaN, for they are right
-    by degrees: see `exact_match`, and `accuracy_or_exact_match` for both in one column.
+    It judges choices, several choices (all and no other), yes and no; a number is right if it equals the right one or
+    lies within its limits `low` and `high`, a point if it lies in the box. Where a model has no preference among
+    several options, it is the expected value of a draw. Texts, boxes, regions and grades are NaN, for they are right by
+    degrees: see `exact_match`, and `accuracy_or_exact_match` for both in one column.
     """
     if pair.kind in _CHOSEN_FROM:
         return pair.credit
@@ -254,7 +254,7 @@ def predicted_class(pair: AnsweredQuestion) -> float:
 def reference_class(pair: AnsweredQuestion) -> float:
     """A number that stands for what is right, as in `predicted_class`.
 
-    Of several right texts the first. Evidence for summaries that ask which answers were given.
+    Several right texts have the first. It is evidence for summaries that ask which answers were given.
     """
     if pair.kind not in (*_CHOSEN_FROM, "open"):
         return math.nan
@@ -345,7 +345,7 @@ def macro_f1(rows: ScoreTable) -> float:
 def weighted_f1(rows: ScoreTable) -> float:
     """The mean of each class's F1 over the questions that it is the answer of.
 
-    As `macro_f1`, with each class weighing as often as it is right.
+    It is `macro_f1` with each class weighing as often as it is right.
     """
     scores, weights = _f1_by_class(rows)
     return float(scores @ weights / weights.sum()) if len(scores) else math.nan

@@ -163,8 +163,8 @@ _of_chosen = partial(_of_accuracy, parameter_is_text=True)
 def group_accuracy(rows: ScoreTable) -> float:
     """The share of sets all of whose questions were answered right.
 
-    Of pairs, MediConfusion's set accuracy; of triplets, MMEvalPro's genuine accuracy; of all rotations of the options,
-    MMBench's circular evaluation; of an image's questions of one family, ProbMed's accuracy; of ordered steps, the task
+    Sets that are pairs give MediConfusion's set accuracy; triplets MMEvalPro's genuine accuracy; all rotations of the
+    options MMBench's circular evaluation; an image's questions of one family ProbMed's accuracy; ordered steps the task
     completion (TCA) of MedSPOT. In [0, 1]; questions without a set are left out.
     """
     return _known_mean(_all_right(Answers(rows)))
@@ -304,7 +304,7 @@ def step_hit_rate(rows: ScoreTable) -> float:
 def weighted_prefix_score(rows: ScoreTable) -> float:
     """The weighted prefix score: the mean over tasks of the sum of 0.8^(i-1) over steps i before the first failure.
 
-    Not bounded by 1: a task of three steps that are all right has 2.44.
+    It is not bounded by 1: a task of three steps that are all right has 2.44.
     """
     reached, sets = _step_chances(rows)
     positions = np.arange(len(reached)) - np.repeat(sets.starts, sets.sizes)
@@ -317,8 +317,8 @@ def weighted_prefix_score(rows: ScoreTable) -> float:
 def confusion(rows: ScoreTable) -> float:
     """The share of sets whose questions were all answered with the same letter, of those that were answered in full.
 
-    For sets whose questions have the same options and different right answers. In [0, 1]; NaN where no set was answered
-    in full.
+    It serves sets whose questions have the same options and different right answers. In [0, 1]; NaN where no set was
+    answered in full.
     """
     return _share_alike(Answers(rows, "predicted_position", known=False))
 
@@ -329,8 +329,8 @@ def confusion(rows: ScoreTable) -> float:
 def consistency(rows: ScoreTable) -> float:
     """The share of sets whose questions were all answered the same, of those that were answered in full.
 
-    For sets whose questions have the same right answer: rotations of the options, other words. Answers are the same if
-    their option's text is, whatever its letter. In [0, 1]; NaN where no set was answered in full.
+    It serves sets whose questions have the same right answer: rotations of the options, other words. Answers are the
+    same if their option's text is, whatever its letter. In [0, 1]; NaN where no set was answered in full.
     """
     return _share_alike(Answers(rows, "predicted_class", known=False))
 

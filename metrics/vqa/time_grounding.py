@@ -23,7 +23,7 @@ _answers = partial(
 def read_spans(text: str) -> list[Span]:
     """Time spans of a text in seconds: `12.5-20 s`, `00:12 to 01:30`.
 
-    In its order; also `[3, 9]`.
+    Spans are in the text's order; `[3, 9]` is one, too.
 
     Spans of percentages are none. A reversed span is turned round.
     """

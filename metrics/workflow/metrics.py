@@ -84,12 +84,12 @@ class FramePair:
 
     @cached_property
     def counts(self) -> Counts:
-        """Of the strict confusion matrix."""
+        """Counts of the strict confusion matrix."""
         return confusion_counts(frame_confusion(self.truth, self.prediction, len(self.classes)))
 
     @cached_property
     def segments(self) -> tuple[Segments, Segments]:
-        """Of truth and prediction, without background."""
+        """Segments of truth and prediction, without background."""
         left_out = [index for index, name in enumerate(self.classes) if name in self.background]
         return segments_of(self.truth, left_out), segments_of(self.prediction, left_out)
 

@@ -20,7 +20,7 @@ PITVIS_INSTRUMENTS = 19
 def pitvis_steps(truth: npt.ArrayLike, prediction: npt.ArrayLike, left_out: Sequence[int] = PITVIS_LEFT_OUT) -> float:
     """PitVis' step score: mean of macro-F1 and edit score.
 
-    Of one video, 0 to 1; NaN of no judged frame.
+    It is of one video, 0 to 1; NaN without a judged frame.
 
     Frames whose truth is left out are dropped, which joins what lay beside them; classes are those of truth or
     prediction in what stays.
@@ -97,7 +97,7 @@ def macro_presence_f1(
 def sar_rarp_score(first: float, second: float) -> float:
     """SAR-RARP50's score: root of the product of two means.
 
-    Such as accuracy and F1@10.
+    The means are such as accuracy and F1@10.
     """
     return math.sqrt(first * second)
 

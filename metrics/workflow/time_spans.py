@@ -26,9 +26,7 @@ def read_seconds(text: str) -> float:
 
 
 def temporal_iou(first: npt.ArrayLike, second: npt.ArrayLike) -> Floats:
-    """IoU of time spans (..., 2), float64, 0 to 1, broadcast.
-
-    In seconds.
+    """IoU of time spans (..., 2) in seconds, float64, 0 to 1, broadcast.
 
     A reversed span is turned round; one without a length meets nothing; NaN is 0, as where an answer has no span.
     """

@@ -38,7 +38,7 @@ _MEDCPT = Weights.of_encoder("medcpt", "ncbi/MedCPT-Query-Encoder", "see the mod
 class Lunguage(PairAnnotator):
     """Similarity of structured reports: mean cosine of BioLORD-2023 and MedCPT.
 
-    Of phrases BioLORD's vector is the mean over tokens; all others are those of the first token, as in the authors'
+    BioLORD's vector of a phrase is the mean over tokens; all others are those of the first token, as in the authors'
     code. A text without a word has no rows; one whose rows are not in the file cannot be compared.
 
     Args:

@@ -151,7 +151,7 @@ class ReportClassifier(TextAnnotator):
 class SrrBert(ReportClassifier):
     """SRR-BERT: findings of all sentences, optionally with statuses.
 
-    Such as "Edema (Present)"; united over the report.
+    A finding with status is "Edema (Present)"; findings are united over the report.
 
     Delbrouck et al. 2025. Its tokenizer is that of another repository.
 

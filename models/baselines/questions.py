@@ -75,7 +75,7 @@ class Chance(Baseline):
     """
 
     def preferences(self, prompt: Prompt) -> Mapping[str, float]:
-        """The same for all options."""
+        """Equal preference for all options."""
         return dict.fromkeys(prompt.options, 0.0)
 
 

@@ -58,7 +58,7 @@ class Moves:
     def __call__(self, image: Tensor, rng: np.random.Generator) -> Tensor:
         """Moved image, float32, (channel, *spatial), with replicated borders.
 
-        Of two or three spatial axes.
+        There are two or three spatial axes.
         """
         axes = image.ndim - 1
         size = np.array(image.shape[1:], np.float64)
@@ -109,7 +109,7 @@ class NetworkClassifier(nn.Module, Classifier):
     ) -> None:
         super().__init__()
         self.explanation = Explanation.from_config(explain)
-        UsageError.refuse_unknown("model.several is", SEVERAL, several)
+        UsageError.refuse_invalid("model.several", SEVERAL, several)
         if batch < 1:
             raise UsageError(f"model.batch is {batch}, expected at least 1")
         self.classes = [] if classes is None else distinct(classes)
@@ -127,9 +127,7 @@ class NetworkClassifier(nn.Module, Classifier):
         """Image as network input, float32; CaseError where impossible."""
 
     def input_box(self, image: Image) -> Box:
-        """First and end row and column that the network sees.
-
-        In pixels of the picture.
+        """First and end row and column that the network sees, in pixels.
 
         Raises:
             UserError: that is not known.

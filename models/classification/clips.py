@@ -77,7 +77,7 @@ class ClipClassifier(NetworkClassifier):
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Builds the network once, with a head for the task's classes.
 
-        So where it is to be trained.
+        The task's classes decide only where it is to be trained.
         """
         self._asked_for = list(labels.values())
         self.load()

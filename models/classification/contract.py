@@ -18,7 +18,7 @@ class Classifier(Model, ABC):
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Returns class -> probability, 0 to 1, for each prompt.
 
-        Of its classes, or of the model's where it names none.
+        Classes are the prompt's, or the model's where it names none.
 
         A prompt has one or several `images` and, of a classification, `labels` (integer -> class); where these exclude
         each other, they are the `options` as well.

@@ -68,7 +68,7 @@ class MergedClassifier(nn.Module, Classifier):
         gamma: float = 0.5,
     ) -> None:
         super().__init__()
-        UsageError.refuse_unknown("model.rule is", RULES, rule)
+        UsageError.refuse_invalid("model.rule", RULES, rule)
         if not (0 <= share <= 1 and 0 <= low <= high <= 1 and gamma >= 0):
             raise UsageError(f"expected shares from 0 to 1 with low <= high, got share={share}, low={low}, high={high}")
         self.general, self.tuned, self.rule = general, tuned, rule

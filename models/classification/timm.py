@@ -29,7 +29,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
 
     In a classification, classes that exclude each other have a softmax, others a sigmoid each. Asked a question, its
     classes belong to each other, and it prefers the option whose text names its most probable class. Case, hyphens,
-    underscores and white space do not distinguish names. Of several images, the probabilities are averaged.
+    underscores and white space do not distinguish names. Probabilities of several images are averaged.
 
     Args:
         backbone: timm's name, such as `resnet50`; or `hf-hub:OWNER/NAME` for a model on the Hugging Face hub with its
@@ -104,7 +104,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
         """Loads the model once, with a head for the task's classes.
 
-        So where it is to be trained.
+        The task's classes decide only where it is to be trained.
         """
         self._asked_for = list(labels.values())
         self.load()
@@ -121,7 +121,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
         return tensor
 
     def input_box(self, image: Image) -> Box:
-        """Of the preprocessing, which scales and cuts."""
+        """First and end row and column left by scaling and cutting."""
         wide, high = as_picture(image).size
         return box_of_input(self._preprocess, (high, wide))
 

@@ -22,7 +22,7 @@ _TENSORS = ("ToTensor", "MaybeToTensor", "PILToTensor", "MaybePILToTensor", "Con
 
 
 def with_maps(answer: Weighed, names: Sequence[str], maps: Array, box: Box) -> Weighed:
-    """The same answer with the maps of one picture beside it.
+    """Answer with the maps of one picture beside it.
 
     Args:
         answer: to be completed; is returned.

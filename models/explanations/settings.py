@@ -42,7 +42,7 @@ class Explanation:
             explanation = cls(settings) if isinstance(settings, str) else cls(**settings)  # type: ignore[arg-type]
         except TypeError as error:
             raise UsageError(f"model.explain: {error}; expected kind, layer and of, or null") from error
-        UsageError.refuse_unknown("model.explain.kind is", KINDS, explanation.kind)
+        UsageError.refuse_invalid("model.explain.kind", KINDS, explanation.kind)
         if explanation.layer is not None and explanation.kind != "grad_cam":
             raise UsageError(f"model.explain.layer is of grad_cam alone; leave it out with {explanation.kind}")
         return explanation

@@ -120,7 +120,7 @@ class FeatureExtractor(WithWeights, ABC):
 
     @property
     def names(self) -> Sequence[str]:
-        """Of its features, where they have any."""
+        """Names of the features, where they have any."""
         return self.findings or self.choices
 
     def compare(self, one: Array, other: Array) -> Array:
@@ -144,7 +144,7 @@ class FeatureExtractor(WithWeights, ABC):
 class Encoder(FeatureExtractor, Embedder):
     """Network that embeds pictures, as extractor and as model.
 
-    Of your own, write `load`, `encode` and `preprocessing`; what is computed at once is `preferred_batch`.
+    Your own class writes `load`, `encode` and `preprocessing`; `preferred_batch` pictures are computed at once.
 
     Attributes:
         precision: of what is computed: `float32`, `bfloat16` or `float16`.
@@ -206,7 +206,7 @@ class Encoder(FeatureExtractor, Embedder):
         """Without gradients, in the encoder's precision."""
         import torch
 
-        UsageError.refuse_unknown("precision is", PRECISIONS, self.precision)
+        UsageError.refuse_invalid("precision", PRECISIONS, self.precision)
         stack = ExitStack()
         stack.enter_context(torch.inference_mode())
         if self.precision != "float32":

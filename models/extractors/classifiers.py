@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class FindingClassifier(TimmEncoder):
     """Backbone of timm with independent probabilities of findings.
 
-    Such as a run of `fit`.
+    A run of `fit` is one.
 
     Args:
         weights: a file of weights with the head, or the folder of a `fit` run.

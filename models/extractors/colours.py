@@ -20,9 +20,9 @@ SHARES = (5, 25, 50, 75, 95)
 class ColourStatistics(Encoder):
     """Colour statistics of a picture: 27 numbers, without network or weights.
 
-    Of the optical density of red, green and blue: mean, standard deviation, percentiles, and the mean step between
-    neighbouring pixels along rows and along columns. It knows how much stain there is and how it is spread, nothing of
-    shapes: a floor for encoders of stained tissue, and enough to try heads on slides without weights.
+    For the optical density of red, green and blue they are mean, standard deviation, percentiles, and the mean step
+    between neighbouring pixels along rows and along columns. It knows how much stain there is and how it is spread,
+    nothing of shapes: a floor for encoders of stained tissue, and enough to try heads on slides without weights.
     """
 
     preprocessing: ClassVar[str] = "optical density, -log10((value + 1) / 256), of red, green and blue"

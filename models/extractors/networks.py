@@ -119,7 +119,7 @@ class TransformersEncoder(Encoder):
         preferred_batch: int = 16,
         precision: str = "float32",
     ) -> None:
-        UsageError.refuse_unknown("pooled is", POOLED, pooled)
+        UsageError.refuse_invalid("pooled", POOLED, pooled)
         self.weights, self.pooled, self.device, self.preferred_batch = weights, pooled, device, preferred_batch
         self.stretched, self.precision = stretched, precision
         holds = ("config.json", "preprocessor_config.json", "model.safetensors|pytorch_model.bin")
@@ -192,7 +192,7 @@ class TimmEncoder(Encoder):
         licence: str = "see its page",
         precision: str = "float32",
     ) -> None:
-        UsageError.refuse_unknown("pooled is", POOLED, pooled)
+        UsageError.refuse_invalid("pooled", POOLED, pooled)
         self.backbone, self.weights, self.options = backbone, weights, dict(options or {})
         self.device, self.preferred_batch, self.precision = device, preferred_batch, precision
         self.pooled, self.preprocess, self.prefix = pooled, dict(preprocess or {}), prefix
@@ -255,7 +255,7 @@ class TimmEncoder(Encoder):
 
 
 def chosen(tokens: Any, rule: str, before: int) -> Any:
-    """Of tokens (picture, token, feature) what a rule takes, (picture, feature).
+    """Pools tokens (picture, token, feature) by a rule: (picture, feature).
 
     Args:
         tokens: after the last layer.

@@ -110,7 +110,7 @@ class LPIPS(PerceptualDistance):
         device: str = "auto",
         preferred_batch: int = 16,
     ) -> None:
-        UsageError.refuse_unknown("annotators.lpips.network is", self.NETWORKS, network)
+        UsageError.refuse_invalid("annotators.lpips.network", self.NETWORKS, network)
         self.network, self.backbone, self.heads = network, backbone, heads
         self.device, self.preferred_batch = device, preferred_batch
         self.layers, self.taps, self.smallest, file = self.NETWORKS[network]

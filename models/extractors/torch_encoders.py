@@ -126,7 +126,7 @@ class TorchScriptEncoder(Encoder):
 
     @property
     def preprocessing(self) -> str:
-        """As the settings say."""
+        """Preprocessing as the settings say."""
         return (
             f"shorter edge {self.size} by PIL's bicubic filter, middle {self.size} x {self.size}, "
             f"mean {self.mean}, spread {self.spread}"

@@ -80,7 +80,7 @@ class BagHead(Head):
 
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
-        UsageError.refuse_unknown("head.precision is", ("float32", "bfloat16"), self.precision)
+        UsageError.refuse_invalid("head.precision", ("float32", "bfloat16"), self.precision)
         wrong = {name: getattr(self, name) for name in ("epochs", "batch", "members") if getattr(self, name) < 1}
         if wrong or (self.tiles is not None and self.tiles < 1):
             raise UsageError(f"expected epochs, batch, members and tiles of the head from 1, got {self.settings()}")
@@ -245,7 +245,7 @@ class Teacher:
 
     @classmethod
     def of(cls, targets: Targets, *, balanced: bool) -> Teacher:
-        """That of targets."""
+        """Teacher of these targets' kind."""
         values, weights = targets.values, np.ones(len(targets))
         level, spread, edges = np.zeros(values.shape[1]), np.ones(values.shape[1]), np.zeros(0)
         if targets.kind == "exclusive" and balanced:
@@ -334,7 +334,7 @@ class Pooled(BagHead):
 
     def network(self, width: int, outputs: int) -> nn.Module:
         """Makes the network; raises UsageError for another `how`."""
-        UsageError.refuse_unknown("head.how is", ("mean", "max"), self.how)
+        UsageError.refuse_invalid("head.how", ("mean", "max"), self.how)
         return PoolingNetwork(width, outputs, hidden=self.hidden, dropout=self.dropout, how=self.how)
 
 
@@ -381,7 +381,7 @@ class Clam(BagHead):
 
     def network(self, width: int, outputs: int) -> nn.Module:
         """Makes the network; raises UsageError for other `branches`."""
-        UsageError.refuse_unknown("head.branches is", ("single", "multiple"), self.branches)
+        UsageError.refuse_invalid("head.branches", ("single", "multiple"), self.branches)
         return AttentionNetwork(
             width,
             outputs,
@@ -394,7 +394,7 @@ class Clam(BagHead):
         )
 
     def whole(self, loss: Tensor, extra: Tensor) -> Tensor:
-        """A weighted sum."""
+        """Weighted sum: `share` of the bag's loss, the rest the instances'."""
         return self.share * loss + (1 - self.share) * extra
 
 

@@ -112,7 +112,7 @@ class Batch:
             yield rows[begin:end]
 
     def softmax(self, scores: Tensor) -> Tensor:
-        """Of the scores of each bag's tiles, (tile, branch)."""
+        """Softmax of scores within each bag, (tile, branch)."""
         if len(self) == 1:
             return scores.softmax(0)
         owner = self.owner[:, None].expand_as(scores)

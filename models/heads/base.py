@@ -63,12 +63,12 @@ class Targets:
         return len(self.values)
 
     def take(self, rows: Array) -> Targets:
-        """Those of some cases, int64 or bool (case,)."""
+        """Targets of some cases; `rows` are int64 or bool (case,)."""
         return replace(self, values=self.values[rows])
 
     @property
     def codes(self) -> Array:
-        """Of exclusive classes, the number of each case's class, int64, (case,).
+        """Number of each case's exclusive class, int64, (case,).
 
         Raises:
             UserError: a case has no class, or several.
@@ -193,7 +193,7 @@ def make_head(config: str | Mapping[str, Any] | Head) -> Head:
         return config
     settings = {"name": config} if isinstance(config, str) else dict(config)
     name = str(settings.pop("name", ""))
-    UsageError.refuse_unknown("there is no head", HEADS, name)
+    UsageError.refuse_invalid("head", HEADS, name)
     module, _, kind = HEADS[name].partition(":")
     head_class: type[Head] = getattr(importlib.import_module(f"{__package__}.{module}"), kind)
     names = {field.name for field in fields(head_class) if field.init}

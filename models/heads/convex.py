@@ -76,7 +76,7 @@ class LogisticLoss:
         self._values = values.clamp(min=0)
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """Those that logits stand for."""
+        """Probabilities that logits stand for."""
         return logits.softmax(1) if self.exclusive else logits.sigmoid()
 
     def value(self, logits: Tensor) -> float:
@@ -103,11 +103,11 @@ class LogisticLoss:
         return first, float((bent * self.weights).sum(dtype=torch.float64))
 
     def gradient(self, residual: Tensor) -> tuple[Tensor, Tensor]:
-        """By weights and biases."""
+        """Gradients by weights and by biases."""
         return residual.T @ self.features, residual.sum(0)
 
     def curvature(self, probabilities: Tensor) -> Tensor:
-        """Of each output the sum of weighted p (1 - p), (output,)."""
+        """Sum of weighted p (1 - p) for each output, (output,)."""
         each = self.weights[:, None] if self.exclusive else self.weights
         return (probabilities * (1 - probabilities) * each).sum(0).clamp(min=1e-6)
 

@@ -81,7 +81,7 @@ class CoxNet(PathHead):
         return heads
 
     def penalty(self, weight: Array) -> float:
-        """That of weights."""
+        """Penalty of weights."""
         ridge = (1 - self.l1_ratio) / 2 * float(weight @ weight)
         return self.alpha * (self.l1_ratio * float(np.abs(weight).sum()) + ridge)
 

@@ -65,7 +65,7 @@ def search(
     Raises:
         UserError: no combination can be judged.
     """
-    UsageError.refuse_unknown("there is no criterion", CRITERIA, criterion)
+    UsageError.refuse_invalid("criterion", CRITERIA, criterion)
     wrong = next((name for name, values in grid.items() if isinstance(values, str) or not len(values)), None)
     if wrong is not None:
         raise UsageError(f"expected model.grid.{wrong} to be a list of values, got {grid[wrong]!r}")

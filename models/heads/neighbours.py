@@ -51,8 +51,8 @@ class NearestNeighbours(Head):
 
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
-        UsageError.refuse_unknown("head.centre is", CENTRES, self.centre)
-        UsageError.refuse_unknown("head.precision is", ("float32", "bfloat16"), self.precision)
+        UsageError.refuse_invalid("head.centre", CENTRES, self.centre)
+        UsageError.refuse_invalid("head.precision", ("float32", "bfloat16"), self.precision)
         if self.k < 1 or (self.temperature is not None and self.temperature <= 0):
             raise UsageError(f"expected head.k from 1 and head.temperature above 0, got {self.k}, {self.temperature}")
 

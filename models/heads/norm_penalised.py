@@ -16,8 +16,8 @@ from medimg_eval.models.heads.base import Features, Head, Targets, as_vectors, r
 class NormPenalised(Head):
     """Logistic regression penalised by the unsquared norm over 2 C.
 
-    By L-BFGS with a strong Wolfe line search, from zero. Its C is not that of `logistic`: the loss is a mean, and the
-    penalty is not squared.
+    It is fitted by L-BFGS with a strong Wolfe line search, from zero. Its C is not that of `logistic`: the loss is a
+    mean, and the penalty is not squared.
 
     Args:
         C: inverse strength; `adaptive` is length of features x classes / 100, as published.

@@ -48,7 +48,7 @@ class Ridge(PathHead):
             raise UsageError(f"expected head.alpha to be a number from 0, or `hest`, got {self.alpha!r}")
         if self.components is not None and self.components < 1:
             raise UsageError(f"expected head.components from 1, or null, got {self.components}")
-        UsageError.refuse_unknown("head.solver is", ("exact", "lsqr"), self.solver)
+        UsageError.refuse_invalid("head.solver", ("exact", "lsqr"), self.solver)
 
     def fit_path(
         self,

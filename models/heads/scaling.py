@@ -24,7 +24,7 @@ def scaling_of(features: Array, scale: str) -> tuple[Array, Array]:
     Raises:
         UsageError: there is no such scaling.
     """
-    UsageError.refuse_unknown("there is no scaling", SCALES, scale)
+    UsageError.refuse_invalid("scaling", SCALES, scale)
     width = features.shape[1]
     if scale == "none":
         return np.zeros(width), np.ones(width)

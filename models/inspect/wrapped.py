@@ -57,7 +57,7 @@ def wrapped_model(wrapper: Any, decoding: Decoding) -> Any:
             return len(text) // 4 + 1
 
         def max_connections(self) -> int:
-            """As many as a batch of the wrapper takes."""
+            """Requests at once: a batch of the wrapper, at least 10."""
             return max(10, int(getattr(wrapper, "preferred_batch", 1)))
 
     library.modelapi(name="medimg_eval")(Wrapped)

@@ -81,7 +81,7 @@ class PrecomputedAnnotations(Segmenter, Detector):
     def _known(self, prompt: Prompt) -> dict[str, str]:
         """Returns the label that each class of the file stands for."""
         names = {name: name for name in prompt.labels.values()} if self.classes is None else dict(self.classes)
-        UserError.refuse_unknown("model.classes: there is no label", prompt.labels.values(), *names.values())
+        UserError.refuse_invalid("model.classes: label", prompt.labels.values(), *names.values())
         return names
 
     def _confidence(self, one: Annotation, prompt: Prompt) -> float:

@@ -73,7 +73,7 @@ class Line(NamedTuple):
     def text(self, column: str) -> str:
         """Value as text, whole numbers without decimals.
 
-        Such as a label that was stored as 20.0.
+        A label that was stored as 20.0 is "20".
         """
         value = self.value(column)
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()

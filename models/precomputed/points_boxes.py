@@ -70,7 +70,7 @@ class PrecomputedPlaces(Detector):
             raise UsageError(
                 f"model.space: places lie in {', '.join(get_args(Space))} (lps, ras: mm), not in {space!r}"
             )
-        UsageError.refuse_unknown("model.form: there is no form", get_args(Form), form)
+        UsageError.refuse_invalid("model.form", get_args(Form), form)
         if label and named:
             raise UsageError(f"expected either model.label, a column, or model.named, got {label!r} and {named!r}")
         self.columns = [columns] if isinstance(columns, str) else [str(column) for column in columns]

@@ -51,7 +51,7 @@ class PrecomputedReports(VisionLanguageModel):
 
     @property
     def texts(self) -> Mapping[str, str]:
-        """By case."""
+        """Case id -> text."""
         if self._texts is None:
             self._texts = self._read()
         return self._texts

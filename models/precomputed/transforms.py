@@ -50,7 +50,7 @@ class PrecomputedTransforms(FromFiles, Registrar):
         inverse: str = "",
         short: bool = True,
     ) -> None:
-        UsageError.refuse_unknown("there are no units of displacements", get_args(Units), units)
+        UsageError.refuse_invalid("units of displacements", get_args(Units), units)
         self.patterns = [pattern] if isinstance(pattern, str) else list(pattern)
         for pattern_ in (*self.patterns, *([inverse] if inverse else [])):
             self.root = result_folder(root, "transforms", pattern_)

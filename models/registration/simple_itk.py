@@ -47,7 +47,7 @@ class SimpleItkRegistration(Registrar):
         both: bool = False,
         seed: int = 1,
     ) -> None:
-        UsageError.refuse_unknown("there is no method of registration", get_args(Method), method)
+        UsageError.refuse_invalid("method of registration", get_args(Method), method)
         self.method, self.iterations, self.share = method, iterations, share
         self.grid, self.smoothing, self.both, self.seed = grid, smoothing, both, seed
 

@@ -251,7 +251,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
     def _memory(self, pictures: Tensor, seen: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Returns what the decoder attends to, and how likely phrases are.
 
-        That is (report, place, feature) float; which places count, int64, (report, place); and the logit of each
+        It returns (report, place, feature) float; which places count, int64, (report, place); and the logit of each
         phrase, (report, phrase), None without phrases. Pictures are float32, (report, view, 3, row, column), `seen`
         (report, view).
         """

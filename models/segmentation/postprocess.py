@@ -110,7 +110,7 @@ def postprocessed(steps: Sequence[Step], mask: Array, names: Names, spacing: Seq
 
 
 def postprocessed_mask(steps: Sequence[Step], mask: Mask, names: Names) -> Mask:
-    """The same for a mask that brings its own grid."""
+    """Postprocesses a mask that brings its own grid."""
     return replace(mask, labels=postprocessed(steps, mask.labels, names, mask.geometry.spacing)) if steps else mask
 
 

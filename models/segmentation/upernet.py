@@ -28,9 +28,9 @@ POOLED = (1, 2, 3, 6)
 class UPerNet(nn.Module):
     """UPerNet: mask decoder on frozen features of a timm encoder.
 
-    Of a convolutional network it reads the last four stages; of a transformer four blocks, whose maps are brought to
-    4, 2, 1 and a half times their size. Only the decoder learns. Batches of one patch are allowed: groups of
-    channels are normalised where the original normalises batches. It has no auxiliary head.
+    It reads the last four stages of a convolutional network, or four blocks of a transformer, whose maps are brought to
+    4, 2, 1 and a half times their size. Only the decoder learns. Batches of one patch are allowed: groups of channels
+    are normalised where the original normalises batches. It has no auxiliary head.
 
     Args:
         in_channels: of the picture, 1 or 3, in [0, 1]; a grey one is shown as three equal channels.

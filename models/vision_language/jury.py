@@ -19,8 +19,8 @@ from medimg_eval.question import Decoding, Turn, Usage
 class Jury(VisionLanguageModel):
     """Asks several judges, as `model@judge=jury`; a question's verdict is their joint one.
 
-    Of grades that is the mean, of all else what more than half of them say; each judge has one voice, however often it
-    was asked. `agree` tells how far each agrees with itself, with the others and with people, and what it cost.
+    For grades that is the mean, for all else what more than half of them say; each judge has one voice, however often
+    it was asked. `agree` tells how far each agrees with itself, with the others and with people, and what it cost.
 
     Args:
         judges: by name, models that write.

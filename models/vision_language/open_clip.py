@@ -74,7 +74,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
                 "the hub alone, one of open_clip's names with one of the others, or a folder as checkpoint alone"
             )
         self.templates, self.absent = _check_templates("templates", templates), _check_templates("absent", absent)
-        UsageError.refuse_unknown("model.several is", ("mean", "largest"), several)
+        UsageError.refuse_invalid("model.several", ("mean", "largest"), several)
         self.model_name, self.pretrained, self.checkpoint = model_name, pretrained, checkpoint
         self.several, self.batch = several, batch
         self.clip: Any = None
@@ -185,7 +185,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
     def embed(self, prompts: Prompts) -> Sequence[Array]:
         """Returns a unit vector per prompt, float32, of images or text.
 
-        Of its images, or of its text where it has none.
+        The vector is that of a prompt's images, or of its text where it has none.
 
         Of several images it is that of the mean of their vectors.
         """

@@ -50,7 +50,7 @@ def make_radfm_input(volume: VolumePrompt) -> Tensor:
 def make_ct_chat_input(volume: VolumePrompt) -> Tensor:
     """CT-CHAT's and CT-CLIP's input: (1, 240, 480, 480), -1 to 1.
 
-    For -1,000 to 1,000 HU.
+    -1 to 1 stand for -1,000 to 1,000 HU.
 
     Resampled to 0.75 x 0.75 x 1.5 mm by trilinear interpolation, cut or filled with -1 about the middle. Axes are the
     file's own, as the authors take them: slices, then the file's first and second (scripts/data_inference_nii.py).
@@ -73,7 +73,7 @@ def make_ct_chat_input(volume: VolumePrompt) -> Tensor:
 def make_merlin_input(volume: VolumePrompt) -> Tensor:
     """Merlin's input: (1, 224, 224, 160), 0 to 1, RAS+.
 
-    For -1,000 to 1,000 HU, at 1.5 x 1.5 x 3 mm.
+    0 to 1 stand for -1,000 to 1,000 HU; voxels are 1.5 x 1.5 x 3 mm.
 
     By MONAI's transforms, as merlin/data/monai_transforms.py has them.
     """

@@ -39,7 +39,7 @@ class Course:
     presence_names: tuple[str, ...]
 
     def scaled(self, mean: Array, spread: Array) -> Course:
-        """The same with features of mean 0 and spread 1."""
+        """Course with features of mean 0 and spread 1."""
         return replace(self, features=((self.features - mean) / spread).astype(np.float32))
 
 

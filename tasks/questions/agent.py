@@ -57,10 +57,10 @@ class AgentQuestionTask(QuestionTask):
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
         super().__post_init__()
-        UsageError.refuse_unknown("task.calling is", ("auto", "native", *PROTOCOLS), self.calling)
-        UsageError.refuse_unknown("task.thoughts_in_history is", ("none", "all"), self.thoughts_in_history)
-        UsageError.refuse_unknown("task.session is", ("question", "patient"), self.session)
-        UsageError.refuse_unknown("task.replay is", ("off", "record", "only"), self.replay)
+        UsageError.refuse_invalid("task.calling", ("auto", "native", *PROTOCOLS), self.calling)
+        UsageError.refuse_invalid("task.thoughts_in_history", ("none", "all"), self.thoughts_in_history)
+        UsageError.refuse_invalid("task.session", ("question", "patient"), self.session)
+        UsageError.refuse_invalid("task.replay", ("off", "record", "only"), self.replay)
         if self.replay != "off" and not self.recordings:
             raise UsageError(f"task.replay={self.replay} needs a folder; set task.recordings=DIR")
         _ = self._tools, self._limits

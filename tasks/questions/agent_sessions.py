@@ -50,8 +50,8 @@ NOT_CALLED = "this call was not carried out, for the limit of {limit} is reached
 class Limits:
     """Limits of a session, each a stop reason; None is unlimited.
 
-    At `turns`, `calls` and `repeated` the model is asked once more, without tools; at the others whatever it said last
-    is its answer.
+    At the limits `turns`, `calls` and `repeated` the model is asked once more, without tools; at the others whatever it
+    said last is its answer.
 
     Attributes:
         turns: replies of the model, the answer included.

@@ -36,7 +36,7 @@ class AgentStepTask(AgentQuestionTask):
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
         super().__post_init__()
-        UsageError.refuse_unknown("task.offered is", ("item", "all"), self.offered)
+        UsageError.refuse_invalid("task.offered", ("item", "all"), self.offered)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Question; earlier steps wait in `later`."""

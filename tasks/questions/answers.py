@@ -44,7 +44,7 @@ def question_of(case: Case) -> Question:
 def values_of(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
     """A metric's values by kind of question, or by name.
 
-    By their names where a metric judges several things.
+    A metric that judges several things has their names.
     """
     definition, parameter = parse(name)
     value: Any = definition.function(pair) if parameter is None else definition.function(pair, parameter)
@@ -146,7 +146,7 @@ def exemplars_of(
     cases = list(layout.cases(str(shots.get("split", "dev"))))
     ids = [str(case_id) for case_id in shots.get("ids", ())]
     by_id = {case.id: case for case in cases}
-    UsageError.refuse_unknown("task.shots: there is no case", by_id, *ids)
+    UsageError.refuse_unknown("task.shots names a case", by_id, *ids)
     chosen = [by_id[case_id] for case_id in ids] if ids else cases[: int(shots.get("number", 1))]
     images: list[Image] = []
     turns: list[Message] = []

@@ -49,7 +49,7 @@ class ClinicQuestionTask(ConsultationQuestionTask):
         for who, name in self.bias.items():
             UsageError.refuse_unknown("task.bias holds", ("doctor", "patient"), who)
             if name:
-                UsageError.refuse_unknown(f"task.bias.{who} is", tuple(self.biases.get(who, {})), name)
+                UsageError.refuse_invalid(f"task.bias.{who}", tuple(self.biases.get(who, {})), name)
         if lacking := [who for who in ("doctor", "patient", "reader") if who not in self.told]:
             raise UsageError(
                 f"task.told is invalid: expected texts for doctor, patient and reader, got none for {lacking}"

@@ -106,7 +106,7 @@ class JudgeQuestion:
                 f"task.judge.{name}: expected `prompt` and `pattern`, or `prompt` and `parse`, got {sorted(settings)}"
             )
         template = Template.of(settings.pop("prompt"))
-        UsageError.refuse_unknown(f"task.judge.{name}: there is no key", _KEYS, *settings)
+        UsageError.refuse_invalid(f"task.judge.{name}: key", _KEYS, *settings)
         values = {str(key).lower(): value for key, value in dict(settings.pop("values", None) or {}).items()}
         if "parse" in settings:
             reader(settings["parse"])
@@ -174,7 +174,7 @@ class JudgeQuestion:
     def verdict(self, text: str) -> Any:
         """Verdict in a reply: number, name or reader's result; else None.
 
-        Of a jury's reply it is the joint one.
+        A jury's reply has the joint one.
         """
         ballots = read_ballots(text)
         if ballots is None:

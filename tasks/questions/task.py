@@ -17,7 +17,7 @@ import numpy as np
 from medimg_eval.case import NO_IMAGE, Case, Condition, Image, Prompt, Prompts
 from medimg_eval.codecs import Codec, Records
 from medimg_eval.degradations import DrawKey, conditions_on
-from medimg_eval.errors import CaseError, UsageError, UserError, nearest
+from medimg_eval.errors import CaseError, UsageError, UserError, invalid
 from medimg_eval.evidence import EMPTY, Context, Evidence, Subject, TextPair
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.answers import JUDGE, UNREAD, AnsweredQuestion, Read, rules, texts_among
@@ -117,7 +117,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         self.check_languages()
         allowed = {"answer_by": ("generate", "likelihood"), "blind": ("", *BLIND.values()), "view": VIEWS}
         for key, options in allowed.items():
-            UsageError.refuse_unknown(f"task.{key} is", options, getattr(self, key))
+            UsageError.refuse_invalid(f"task.{key}", options, getattr(self, key))
         if self.shots and str(self.shots.get("split", "dev")) == self.splits.get("test"):
             raise UsageError(
                 "task.shots: exemplars of the split that is asked about would give answers away; name another"
@@ -127,7 +127,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         for named in self._rules.values():
             rule = named.removesuffix(f"+{JUDGE}")
             if rule not in ("cascade", JUDGE) and rule not in rules():
-                raise UsageError(f"task {self.name!r}: there is no rule {rule!r}{nearest(rule, ['cascade', *rules()])}")
+                raise UsageError(invalid(f"task {self.name!r}: rule", rule, ["cascade", *rules()]))
 
     def seeded(self, seed: int) -> Mapping[str, Any]:
         """The run's seed as that of decoding."""
@@ -470,7 +470,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return Checked([])
 
     def describe(self, cases: Sequence[Case], grids: Mapping[str, int]) -> str:
-        """How many questions of which kinds."""
+        """Number of questions by kind, in words."""
         return count_questions(cases)
 
     def panels(self, case: Case) -> list[Panel]:

@@ -55,8 +55,8 @@ class TeamQuestionTask(QuestionTask):
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
         super().__post_init__()
-        UsageError.refuse_unknown("task.order is", ("together", "in_turn"), self.order)
-        UsageError.refuse_unknown("task.decide is", ("last", "vote", "chair"), self.decide)
+        UsageError.refuse_invalid("task.order", ("together", "in_turn"), self.order)
+        UsageError.refuse_invalid("task.decide", ("last", "vote", "chair"), self.decide)
         if self.rounds < 1 or not self._names:
             raise UsageError(
                 f"task.rounds is invalid: expected rounds and members, got {self.rounds} and {self.members}"

@@ -159,12 +159,12 @@ def _place_images(text: str, images: int, where: str) -> tuple[str | int, ...]:
 
 
 def moved(message: Message, by: int) -> Message:
-    """The same turn, with its images counted from further on."""
+    """Turn with its images' numbers moved on."""
     if not by:
         return message
     return replace(message, parts=tuple(part + by if isinstance(part, int) else part for part in message.parts))
 
 
 def without_images(message: Message) -> Message:
-    """The same turn, of words alone."""
+    """Turn without its images."""
     return replace(message, parts=tuple(part for part in message.parts if isinstance(part, str)))

@@ -72,8 +72,8 @@ class RetrievalQuestionTask(QuestionTask):
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
         if self.arm:
-            UsageError.refuse_unknown("task.arm is", self.arms, self.arm)
-        UsageError.refuse_unknown("task.wording is", ("", "sentence_case"), self.wording)
+            UsageError.refuse_invalid("task.arm", self.arms, self.arm)
+        UsageError.refuse_invalid("task.wording", ("", "sentence_case"), self.wording)
         for name, settings in self.arms.items():
             UsageError.refuse_unknown(f"task.arms.{name} has no key", ("template", "images"), *settings)
         if self.arms and self.corpus is None:
@@ -99,7 +99,7 @@ class RetrievalQuestionTask(QuestionTask):
         return {**super().asked, "corpus": digest([file_digest(path) for path in files])}
 
     def conditions(self) -> frozenset[str]:
-        """Those of questions, and each arm where none is set."""
+        """Conditions of questions, and each arm where none is set."""
         return super().conditions() | (frozenset() if self.arm else frozenset(self.arms))
 
     def variant(self, repeat: int, condition: Condition | None) -> RetrievalQuestionTask:

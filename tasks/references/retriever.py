@@ -54,7 +54,7 @@ class Retriever:
 
     def __post_init__(self) -> None:
         """Refuses unknown retrieval and an empty corpus."""
-        UsageError.refuse_unknown("task.retriever.by is", BY, self.by)
+        UsageError.refuse_invalid("task.retriever.by", BY, self.by)
         if not self.corpus:
             raise UsageError("task.corpus holds no case; expected at least one to retrieve")
 

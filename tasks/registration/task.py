@@ -63,10 +63,8 @@ class RegistrationTask(Task):
         """Refuses invalid labels and metrics, before anything is loaded."""
         self.complete(labels={int(label): str(name) for label, name in self.labels.items()})
         check_metrics(self, "transforms")
-        UsageError.refuse_unknown(f"task {self.name!r}: there is no surface", get_args(Surface), self.surface)
-        UsageError.refuse_unknown(
-            f"task {self.name!r}: there is no units", get_args(Units), self.units, self.surface_units
-        )
+        UsageError.refuse_invalid(f"task {self.name!r}: surface", get_args(Surface), self.surface)
+        UsageError.refuse_invalid(f"task {self.name!r}: units", get_args(Units), self.units, self.surface_units)
         if self.spline not in range(6):
             raise UsageError(f"task {self.name!r}: expected spline to be a whole number 0 to 5, got {self.spline!r}")
         if self._of_masks and not self.labels:

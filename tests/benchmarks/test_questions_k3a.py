@@ -236,7 +236,7 @@ def test_probmeds_published_protocol_weighs_image_types_by_all_of_their_images(t
     assert not any("weigh by all of their images" in note for note in load_runs([fixed])[0].notes)
     task = build_task(config_of("probmed", tmp_path / "a/data") | published)
     assert build_task(dict(task.config) | {"metrics": ["accuracy"]}).metrics == ["accuracy"]  # as `score metrics=` asks
-    with pytest.raises(UsageError, match=r"task.protocol is 'publish'; did you mean 'published'"):
+    with pytest.raises(UsageError, match=r"got 'publish'; did you mean 'published'"):
         build_task(config_of("probmed", tmp_path / "a/data") | {"protocol": "publish"})
     with pytest.raises(UsageError, match=r"'pathmmu' has no protocol=published"):
         build_task(config_of("pathmmu", tmp_path / "a/data") | published)

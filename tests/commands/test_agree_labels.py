@@ -120,7 +120,7 @@ def test_the_command_prints_a_row_per_label_and_writes_the_table(asked, tmp_path
     [
         (["column=text"], "Says", 2, "has no column 'text'"),
         (["column=id", "reports=none.csv"], "Says", 1, "none.csv: no such table"),
-        (["annotator=chexbrt"], "Says", 2, "no annotator 'chexbrt'; did you mean 'chexbert'"),
+        (["annotator=chexbrt"], "Says", 2, "got 'chexbrt'; did you mean 'chexbert'"),
         ([], "Compares", 2, "compares texts, and does not label them"),
         ([], "Lists", 1, "gives list, expected label -> state"),
         (["annotator=radbert_ct"], "Says", 1, "annotators.radbert_ct.weights=PATH"),

@@ -87,8 +87,8 @@ def test_weights_that_are_there_make_it_ready(asked, tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["metrics=chexbrt_f1"], "Unknown metric 'chexbrt_f1'; did you mean 'chexbert_f1'"),
-        (["metrics=all", "annotators.chexbrt.weights=x"], "there is no annotator 'chexbrt'; did you mean 'chexbert'"),
+        (["metrics=chexbrt_f1"], "got 'chexbrt_f1'; did you mean 'chexbert_f1'"),
+        (["metrics=all", "annotators.chexbrt.weights=x"], "got 'chexbrt'; did you mean 'chexbert'"),
     ],
 )
 def test_names_that_there_are_not_are_refused(asked, words, told):

@@ -197,7 +197,7 @@ def test_a_transfer_that_broke_off_goes_on(hub, asked):
 @pytest.mark.parametrize(
     ("words", "refusal", "code", "told"),
     [
-        (["annotator=chexbrt"], None, 2, "no annotator 'chexbrt'; did you mean 'chexbert'"),
+        (["annotator=chexbrt"], None, 2, "got 'chexbrt'; did you mean 'chexbert'"),
         (
             ["annotator=chexbert", "annotators.chexbert.weights=/no/file.pth"],
             None,

@@ -100,7 +100,7 @@ def test_each_task_has_a_figure_of_its_own(scores, tmp_path, capsys, monkeypatch
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"kind": "boxes"}, "no figure of kind 'boxes'; did you mean 'box'"),
+        ({"kind": "boxes"}, "got 'boxes'; did you mean 'box'"),
         ({"kind": []}, "kind is an empty list; name one or more of box, violin"),
         ({"kind": "box"}, "kind=box needs metric=NAME"),
         ({"kind": "roc", "paired": True}, "does not read paired; leave it out, or draw box, violin, strip"),
@@ -108,7 +108,7 @@ def test_each_task_has_a_figure_of_its_own(scores, tmp_path, capsys, monkeypatch
         ({"kind": "box", "metric": "dice", "paired": "maybe"}, "paired must be true or false"),
         ({"kind": "box", "metric": "dcie"}, "scores of 'dcie'; did you mean 'dice'"),
         ({"kind": "forest", "metric": "dice", "level": 2}, "level must be a number"),
-        ({"kind": "forest", "metric": "dice", "interval": "exact"}, "no interval 'exact'"),
+        ({"kind": "forest", "metric": "dice", "interval": "exact"}, "got 'exact'"),
         ({"kind": "roc", "by": "sex"}, "No case has an attribute 'sex'"),
     ],
 )

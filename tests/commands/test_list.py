@@ -79,7 +79,7 @@ def test_filters_that_nothing_passes_are_told_with_the_families_there_are(listed
     assert "no access 'opne'; did you mean 'open'?" in listed("tasks", "family=vqa", "access=opne", code=2)
     together = listed("tasks", "family=vqa", "modality=video", "search=spine", code=2)
     assert "nothing of tasks passes these filters: each lets some through" in together
-    assert "there is no list of 'taks'; did you mean 'tasks'?" in listed("taks", code=2)
+    assert "got 'taks'; did you mean 'tasks'?" in listed("taks", code=2)
 
 
 def test_a_card_has_what_it_inherits_of_a_protocol_and_of_another_task(listed):

@@ -116,7 +116,7 @@ def test_an_empty_report_is_a_report(tmp_path, capsys):
         ([], 2, "add path=FOLDER or reports=FILE"),
         (["path=a", "reports=b"], 2, "one thing at a time"),
         (["path={tmp}/none"], 1, "no such file or folder"),
-        (["path={tmp}", "keep=[dates]"], 2, "there is no option 'dates' of the profile"),
+        (["path={tmp}", "keep=[dates]"], 2, "got 'dates'"),
         (["path={tmp}", "shown=many"], 2, "expected a whole number for shown"),
         (["reports={tmp}/none.csv"], 1, "no such table"),
         (["reports={tmp}/a.csv", "column=text"], 2, "has no column 'text'"),

@@ -285,7 +285,7 @@ def test_a_benchmark_lends_its_labels_and_not_its_permission(folder, export):
         (Echo, {}, "nothing is asked; add prompt="),
         (Echo, {"prompt": "a", "questions": "b"}, "both say what is asked"),
         (Echo, {"output": "masks", **LIVER}, r"lacks segment\(\); it can give answers"),
-        (Threshold, {"output": "mask"}, "there is no output 'mask'; did you mean 'masks'"),
+        (Threshold, {"output": "mask"}, "got 'mask'; did you mean 'masks'"),
         (Threshold, {"task": "slake", "prompt": "a"}, "asks for no masks"),
     ],
 )

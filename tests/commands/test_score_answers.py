@@ -103,7 +103,7 @@ def test_a_record_that_is_wrong_fails_by_name(folder, capsys):
     [
         (["answers=nowhere.csv"], "nowhere.csv: no such table"),
         (["answers=bare.csv"], "bare.csv: has no column 'prediction'"),
-        (["answers=mine.csv", "columns.text=x"], "columns: there is nothing called 'text'"),
+        (["answers=mine.csv", "columns.text=x"], "got 'text'"),
         (["answers=mine.csv", "references=bare.csv"], "answers of mine: no case is one of the references"),
     ],
 )

@@ -142,7 +142,7 @@ def test_candidates_with_scores_are_judged_as_luna16_does(folder, capsys):
         (["points=mine.csv", "references=nowhere.csv"], "nowhere.csv: no such table"),
         (["points=mine.csv", "references=bare.csv"], "bare.csv: has no column 'label', the names of landmarks"),
         (["points=mine.csv", "references=right.csv", "columns.x=u"], "has no column 'u'"),
-        (["points=mine.csv", "references=right.csv", "columns.w=u"], "columns: there is nothing called 'w'"),
+        (["points=mine.csv", "references=right.csv", "columns.w=u"], "got 'w'"),
         (["points=bare.csv", "references=right.csv"], "bare.csv: has no column 'label', which right.csv has"),
         (["points=other.csv", "references=right.csv"], "points of other: no case is one of the references"),
         (["points=mine.csv", "references=right.csv", "cases=cases.csv"], "cases.csv: 1 cases have no reference: z"),

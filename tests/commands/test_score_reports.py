@@ -121,7 +121,7 @@ def test_a_text_of_ten_thousand_words_is_scored_in_time(folder, capsys):
     [
         (["reports=mine.csv", "columns.reference=truth"], "has no column 'truth'"),
         (["reports=lost.csv"], "no such table; did you mean 'mine.csv'?"),
-        (["reports=mine.csv", "columns.ref=x"], "there is nothing called 'ref'; did you mean 'reference'?"),
+        (["reports=mine.csv", "columns.ref=x"], "got 'ref'; did you mean 'reference'?"),
         (["reports=mine.csv", "attributes=[sex]"], "has no column 'sex' to divide by"),
         (["reports=mine.csv", "surface=voxel"], "surface= is not for reports="),
         (["reports=mine.csv", "metrics=[dice]"], "'dice' does not judge answers"),

@@ -34,7 +34,7 @@ def test_a_misspelt_config_is_named_in_a_short_sentence(group):
         error = MissingConfigException("", missing_cfg_file=f"{group}/{wrong}", options=names)
         messages.append(str(explain(error, None)))
     assert long_messages(messages) == []
-    assert all(text.startswith(f"there is no {group} ") for text in messages)
+    assert all(text.startswith(f"{group} is invalid: expected one of ") for text in messages)
 
 
 @pytest.mark.parametrize("folder", sorted(path.name for path in (CONFIGS / "task").iterdir() if path.is_dir()))

@@ -96,15 +96,15 @@ def test_a_task_that_starts_from_another_of_its_folder_does_so_by_its_path_too()
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("task=slak", "there is no task 'slak'; did you mean 'slake'?"),
-        ("task=vqa/slak", "there is no task 'vqa/slak'; did you mean 'slake'?"),
-        ("task=reports/slake", "there is no task 'reports/slake'; did you mean 'slake'?"),
+        ("task=slak", "got 'slak'; did you mean 'slake'?"),
+        ("task=vqa/slak", "got 'vqa/slak'; did you mean 'slake'?"),
+        ("task=reports/slake", "got 'reports/slake'; did you mean 'slake'?"),
         (
             "task=detection",
             "'detection' is a folder of tasks; name one of them (available: camelyon16, dlcs_nlst, luna16",
         ),
         ("task=segmentation/msd", "'segmentation/msd' is a folder of tasks; name one of them (available: msd_brain_t"),
-        ("+task@tasks.more=slak", "there is no task 'slak'; did you mean 'slake'?"),
+        ("+task@tasks.more=slak", "got 'slak'; did you mean 'slake'?"),
     ],
 )
 def test_a_name_that_is_none_is_answered_with_the_nearest(ask, words, said):
@@ -175,7 +175,7 @@ def test_the_tasks_of_a_package_may_lie_in_folders(ask, tmp_path, monkeypatch):
 
 def test_what_is_not_below_a_task_is_found_as_before(ask, own):
     own("model/deep/mine")
-    assert "there is no model 'mine'" in ask("test --config-dir conf model=mine")[2]
+    assert "got 'mine'" in ask("test --config-dir conf model=mine")[2]
     assert told(ask("test --config-dir conf model=deep/mine --cfg job"))["model"]["name"] == "mine"
 
 

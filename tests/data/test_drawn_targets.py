@@ -54,7 +54,7 @@ def test_classes_nobody_named(tmp_path):
     with pytest.raises(CaseError, match=r"a\.geojson: holds the class 'Tumour'; did you mean 'Tumor'.*others=ignore"):
         targets.DrawnAreas("{case}.geojson", {"Tumor": 1}).reference(one).read()
     assert not targets.DrawnAreas("{case}.geojson", {"Tumor": 1}, others="ignore").reference(one).read().labels.any()
-    with pytest.raises(UsageError, match="others: there is no 'skip'"):
+    with pytest.raises(UsageError, match="got 'skip'"):
         targets.DrawnAreas("{case}.geojson", {"Tumor": 1}, others="skip")
 
 

@@ -243,7 +243,7 @@ def test_patients_of_their_own_are_mixed_in_by_number():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"setting": "blended"}, "there is no setting 'blended'"),
+        ({"setting": "blended"}, "got 'blended'"),
         ({"fraction": 0}, "fraction: expected a number above 0 and up to 1, got 0"),
         ({"fraction": True}, "got True"),
         ({"setting": "mixed"}, "setting 'mixed' needs the layout of the synthetic cases"),

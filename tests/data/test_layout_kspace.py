@@ -78,7 +78,7 @@ def test_a_key_map_may_be_spelled_out(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"keys": "fastmr"}, "no key map 'fastmr'; did you mean 'fastmri'"),
+        ({"keys": "fastmr"}, "got 'fastmr'; did you mean 'fastmri'"),
         ({"keys": {"kspace": "k"}}, "a key map needs 'kspace' and 'axes'"),
         ({"keys": {"kspace": "k", "axes": [], "centered": True}}, "has no field 'centered'; did you mean 'centred'"),
         ({"file": "multicoil_test/{case}.h5"}, r"multicoil_test/\{case\}\.h5: there is no such file"),

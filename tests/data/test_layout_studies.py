@@ -333,7 +333,7 @@ def test_records_that_say_nothing_are_left_out_where_that_is_asked_for(tmp_path)
     assert layout.cases("test")[0].question.text == "Write."
     failing = Questions(**settings, answer={"value": "text"}).cases("test")
     assert [case.question is None for case in failing] == [False, True, True]
-    with pytest.raises(UsageError, match="answer.absent is 'drop'"):
+    with pytest.raises(UsageError, match="answer.absent is invalid: .*got 'drop'"):
         Questions(**settings, answer={"value": "text", "absent": "drop"})
 
 

@@ -80,9 +80,7 @@ def test_a_fold_that_parts_a_patient_is_refused(nnunet):
 def test_a_region_joins_labels(nnunet):
     levels = [level(case.target) for case in NnUNet(root=str(nnunet), region="whole tumor").cases("train")]
     assert levels == [0, 1, 1]
-    with pytest.raises(
-        UserError, match=r"dataset\.json: there is no region 'whole tumour'; did you mean 'whole tumor'"
-    ):
+    with pytest.raises(UserError, match=r"dataset\.json: has no region 'whole tumour'; did you mean 'whole tumor'"):
         NnUNet(root=str(nnunet), region="whole tumour").cases("train")
 
 

@@ -536,7 +536,7 @@ def test_a_second_record_of_an_id_does_not_spoil_the_rotations_of_the_first(tmp_
         ({"numbered": 3}, "numbered is 3, expected the name of a column"),
         ({"conversation": ""}, "conversation is '', expected the name of a column"),
         ({"filter": "id"}, "filter is 'id', expected an object"),
-        ({"join": "o.json", "on": "id", "missing": "ignore"}, "missing is 'ignore'"),
+        ({"join": "o.json", "on": "id", "missing": "ignore"}, "missing is invalid: .*got 'ignore'"),
     ],
 )
 def test_a_step_that_is_given_what_it_cannot_take_is_refused(tmp_path, step, words):

@@ -489,11 +489,11 @@ def test_large_images_are_brought_down_and_small_ones_left(tmp_path):
         ({"options": {"column": ["A"]}}, r"task\.layout\.options has the key 'column'.*did you mean 'columns'"),
         ({"options": {"list": "x", "strp": 1}}, r"options of 'list' have no key 'strp'; did you mean 'strip'"),
         ({"answer": {"leter": "x"}}, r"task\.layout\.answer has the key 'leter'.*did you mean 'letter'"),
-        ({"answer": {"value": "x", "box": "yxyx"}}, r"task\.layout\.answer\.box is 'yxyx'"),
+        ({"answer": {"value": "x", "box": "yxyx"}}, r"got 'yxyx'"),
         ({"images": {"path": "x", "bellow": "y"}}, r"images of 'path' has no key 'bellow'; did you mean 'below'"),
         ({"images": {"zip": "x.zip"}}, r"`member`, the name within, is not set"),
         ({"expand": [{"explod": "x"}]}, r"task\.layout\.expand knows no step 'explod'; did you mean 'explode'"),
-        ({"kind": "choise"}, r"task\.layout\.kind is 'choise'; did you mean 'choice'"),
+        ({"kind": "choise"}, r"got 'choise'; did you mean 'choice'"),
         ({"answer": {"value": "answer"}}, r"task\.layout\.answer\.value is for answers that are no choice"),
     ],
 )

@@ -49,10 +49,10 @@ def test_columns_may_speak_in_words(tmp_path):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: targets.ClassColumns(["a"], uncertain="U-One"), "no policy 'U-One'; did you mean 'ones'"),
+        (lambda: targets.ClassColumns(["a"], uncertain="U-One"), "got 'U-One'; did you mean 'ones'"),
         (lambda: targets.ClassColumns(["Edema"], uncertain={"Edma": "ones"}), "class 'Edma'; did you mean 'Edema'"),
         (lambda: targets.ClassColumns("Edema"), "expected a list of classes"),
-        (lambda: targets.ClassColumns(["a"], words={"1": "there"}), "no statement 'there'"),
+        (lambda: targets.ClassColumns(["a"], words={"1": "there"}), "got 'there'"),
         (lambda: targets.BoxColumns(["x", "y"], "sizes", name="a"), "expected four columns"),
         (lambda: targets.BoxColumns(list("xywh"), "sizes"), "either `label`"),
         (lambda: targets.BoxColumns(list("xywh"), "size", name="a"), "not as 'size'"),

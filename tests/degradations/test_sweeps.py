@@ -94,7 +94,7 @@ def test_a_report_shows_the_worst_conditions_of_a_case_beside_it_as_published(sc
     ("words", "told"),
     [
         ("degrade=mri_gosting", "mri_ghosting"),
-        ("degrade=suite/mrii", "there is no suite 'mrii'"),
+        ("degrade=suite/mrii", "got 'mrii'"),
         ("degrade=mri_affine severities=9", "expected severities from 0 to 5"),
         (
             "degrade=mri_affine severities=1 conditions=[mri_affine-1]",

@@ -382,7 +382,7 @@ def test_words_where_numbers_belong_are_found_whatever_is_said_of_them(clean, ta
 
 
 def test_an_unknown_option_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="no option 'dates' of the profile"):
+    with pytest.raises(UsageError, match="got 'dates'"):
         scan_folder(tmp_path, keep=["dates"])
 
 

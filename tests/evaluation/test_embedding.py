@@ -289,7 +289,7 @@ def test_settings_that_do_not_exist_are_refused(tmp_path):
         embed(made, only="z")
     with pytest.raises(UsageError, match="has no part 'tset'"):
         embed(made, parts="tset")
-    with pytest.raises(UsageError, match="dtype is 'half'"):
+    with pytest.raises(UsageError, match="got 'half'"):
         embed(made, dtype="half")
     assert embed(made, only=["a"], limit=1, out=tmp_path / "out").store.path.parent == tmp_path / "out"
     assert FeatureStore.open(next((tmp_path / "out").iterdir())).length == 16

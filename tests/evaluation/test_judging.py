@@ -391,8 +391,8 @@ def test_verdicts_that_are_mappings_are_no_points_and_are_left_out_of_agreement(
     ("question", "message"),
     [
         ({"prompt": {}, "pattern": "x", "parse": "green"}, "expected `prompt` and `pattern`, or `prompt` and `parse`"),
-        ({"prompt": {}, "parse": "gren"}, "no reader 'gren'"),
-        ({"prompt": {}, "parse": "green", "afer": ["x"]}, "no key 'afer'"),
+        ({"prompt": {}, "parse": "gren"}, "got 'gren'"),
+        ({"prompt": {}, "parse": "green", "afer": ["x"]}, "got 'afer'"),
         ({"prompt": {}, "parse": "green", "after": ["other"]}, "goes on from the question 'other', which is not asked"),
         ({"prompt": {}, "parse": "green", "after": ["x"]}, "the questions before it wait for it"),
     ],

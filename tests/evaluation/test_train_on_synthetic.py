@@ -166,7 +166,7 @@ def test_combinations_come_seed_by_seed():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"settings": ["reel"]}, "there is no setting 'reel'; did you mean 'real'"),
+        ({"settings": ["reel"]}, "got 'reel'; did you mean 'real'"),
         ({"fractions": [0.0]}, "fractions to lie above 0 and up to 1, got 0.0"),
         ({"seeds": [-1]}, "seeds to be whole numbers from 0 on, got -1"),
         ({"seeds": []}, "expected seeds to name each value once"),

@@ -3,6 +3,9 @@
 A mark is a comment before a block, which no reader of the page sees:
 
     <!-- not run: weights (Qwen2.5-VL-7B) -->
+
+What a block prints may stand below it as `text`, behind the comment `<!-- printed -->`; a line `...` stands for lines that
+are left out.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ _BLOCK = re.compile(
     r"^(?:<!-- not run: (?P<reason>[^\n]*?) -->\n+)?^```(?P<language>[^\n`]*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
+_PRINTED = re.compile(r"^<!-- printed -->\n```text\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 _INCLUDED = re.compile(r"\{literalinclude\} (?P<path>\S+\.py)")
 _CAPTION = re.compile(r"^:caption: (?P<name>[\w/]+\.py)$", re.MULTILINE)
 _FILE = re.compile(r"# (?P<name>[\w/]+\.(?:py|yaml))\n")
@@ -63,13 +67,13 @@ class Block:
         return named["name"] if named else None
 
 
-def blocks_of(page: Path) -> list[Block]:
-    """All blocks of a page that are run, saved as a file, or marked as what cannot be, from the top down.
+def blocks_of(page: Path, end: int | None = None) -> list[Block]:
+    """All blocks of a page, or of its first characters, that are run, saved as a file, or marked as what cannot be.
 
     A Python file that a page includes is one of them where its caption says what the reader saves it as.
     """
     found: list[Block] = []
-    for match in _BLOCK.finditer(page.read_text()):
+    for match in _BLOCK.finditer(page.read_text()[:end]):
         language, text = {"bash": "sh"}.get(match["language"], match["language"]), match["text"]
         included, caption = _INCLUDED.match(language), _CAPTION.search(text)
         if included and caption:
@@ -78,6 +82,11 @@ def blocks_of(page: Path) -> list[Block]:
             name = page.relative_to(ROOT).as_posix()
             found.append(Block(name, len(found) + 1, language, text, match["reason"] or ""))
     return found
+
+
+def printed_by(page: Path) -> dict[int, str]:
+    """Number of a block -> what the page says that it prints."""
+    return {len(blocks_of(page, match.start())): match["text"] for match in _PRINTED.finditer(page.read_text())}
 
 
 def written_pages() -> list[Path]:

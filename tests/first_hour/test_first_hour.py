@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.first_hour.__main__ import run_page
-from tests.first_hour.pages import REASONS, ROOT, all_blocks, blocks_of, written_pages
+from tests.first_hour.pages import REASONS, ROOT, all_blocks, blocks_of, printed_by, written_pages
 
 RESULT = json.loads((ROOT / "docs" / "develop" / "first_hour.json").read_text())
 PAGES = all_blocks()
@@ -39,18 +39,41 @@ def chosen():
     return pages
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", chosen())
-def test_what_a_page_tells_to_type_runs(page, tmp_path):
+def shell():
     bin_folder = Path(sys.executable).parent
-    variables = {key: value for key, value in os.environ.items() if key != "PYTHONWARNINGS"} | {
+    return {key: value for key, value in os.environ.items() if key != "PYTHONWARNINGS"} | {
         "PATH": os.pathsep.join([str(bin_folder), "/usr/bin", "/bin"]),
         "PYTHONPATH": str(ROOT),
         "VIRTUAL_ENV": str(bin_folder.parent),
         "MPLBACKEND": "agg",
     }
-    told = run_page(page, PAGES[page], tmp_path, variables)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", chosen())
+def test_what_a_page_tells_to_type_runs(page, tmp_path):
+    told = run_page(page, PAGES[page], tmp_path, shell())
     assert {block["result"] for block in told["blocks"]} <= {"ran", "saved", "not run"}, told
+
+
+PRINTED = {
+    f"{page} {number}": (page, number, text) for page in PAGES for number, text in printed_by(ROOT / page).items()
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("page", "number", "text"), PRINTED.values(), ids=PRINTED)
+def test_a_command_prints_what_stands_below_it(page, number, text, tmp_path):
+    needed = [block for block in PAGES[page] if block.number == number or (block.file and block.number < number)]
+    assert run_page(page, needed, tmp_path, shell())["blocks"][-1]["result"] == "ran"
+    log = (tmp_path / Path(page).with_suffix("") / f"block_{number}.log").read_text()
+    printed = iter([line.rstrip() for line in log.splitlines()])
+    lost = [line for line in text.splitlines() if line != "..." and line.rstrip() not in printed]
+    assert lost == [], log
+
+
+def test_pages_show_what_commands_print():
+    assert len(PRINTED) >= 5
 
 
 def test_no_block_of_the_last_long_run_failed():

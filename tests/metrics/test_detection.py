@@ -245,9 +245,9 @@ def test_the_rule_is_printed():
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ("luna", r"no matching of detections called 'luna'; did you mean 'luna16'\?"),
-        ({"treshold": 1}, r"matching: there is no 'treshold'; did you mean 'threshold'\?"),
-        ({"matching": "iuo"}, r"matching: there is no 'iuo'; did you mean 'iou'\?"),
+        ("luna", r"got 'luna'; did you mean 'luna16'\?"),
+        ({"treshold": 1}, r"got 'treshold'; did you mean 'threshold'\?"),
+        ({"matching": "iuo"}, r"got 'iuo'; did you mean 'iou'\?"),
         ({"threshold": 0}, r"matching\.threshold to be an IoU above 0, at most 1, got 0"),
         ({"limit": 0}, r"matching\.limit to be at least 1, or null for all, got 0"),
         ({"threshold": "half"}, r"matching\.threshold to be an IoU above 0, at most 1, got 'half'"),

@@ -196,11 +196,11 @@ def test_sensitivities_by_hand():
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
-        ("midoc", "called 'midoc'; did you mean 'midog'"),
+        ("midoc", "got 'midoc'; did you mean 'midog'"),
         ({"matching": "nearest"}, "radius_um with matching 'nearest': 7.5 is that of MIDOG"),
         ({"preset": "midog", "radius_um": -1}, "matching.radius_um to be a number, of micrometres at least 0, got -1"),
         ({"least_score": "much"}, "matching.least_score to be a number"),
-        ({"matching": "regoin"}, "no 'regoin'; did you mean 'region'"),
+        ({"matching": "regoin"}, "got 'regoin'; did you mean 'region'"),
     ],
 )
 def test_rules_that_cannot_be_meant(wanted, words):

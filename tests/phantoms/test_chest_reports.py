@@ -162,5 +162,5 @@ def test_the_task_reads_them_with_patients_kept_apart_and_its_numbers_of_cases(r
         write_phantoms("chest_reports", root / "none", cases=0, seed=0)
     with pytest.raises(UserError, match="no split 'train'"):
         ChestReports(str(root), 16).cases("train")
-    with pytest.raises(UsageError, match="task.layout.text is 'finding'; did you mean 'findings'"):
+    with pytest.raises(UsageError, match="got 'finding'; did you mean 'findings'"):
         ChestReports(str(root), 16, text="finding").cases("fit")

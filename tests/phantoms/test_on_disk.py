@@ -63,11 +63,11 @@ def test_folders_that_hold_something_else_are_refused_by_name(tmp_path):
         write_phantoms("xray", tmp_path, cases=1, seed=0)
     with pytest.raises(UserError, match="notes.txt: is a file"):
         write_phantoms("xray", tmp_path / "notes.txt", cases=1, seed=0)
-    with pytest.raises(UsageError, match="no phantom 'xrays'; did you mean 'xray'"):
+    with pytest.raises(UsageError, match="got 'xrays'; did you mean 'xray'"):
         write_phantoms("xrays", tmp_path / "new", cases=1, seed=0)
     with pytest.raises(UsageError, match="at least one case"):
         write_phantoms("xray", tmp_path / "new", cases=0, seed=0)
-    with pytest.raises(UserError, match="no phantom 'cat'"):
+    with pytest.raises(UserError, match="got 'cat'"):
         Phantom("cat").cases("test")
     assert {entry.name for entry in tmp_path.iterdir()} == {"made", "notes.txt"}
 
@@ -101,5 +101,5 @@ def test_the_command_writes_phantoms_once_and_says_so(program, tmp_path):
     assert "holds phantoms of" in other.stderr
     wrong = program("phantom", "out=made", "kinds=[petscan]")
     assert wrong.returncode == 2
-    assert "no phantom 'petscan'" in wrong.stderr
+    assert "got 'petscan'" in wrong.stderr
     assert "out is not set" in program("phantom").stderr

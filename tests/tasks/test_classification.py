@@ -94,7 +94,7 @@ def test_settings_that_cannot_be_meant_are_refused(tmp_path):
         ({"sets": {"some": ["uprigt"]}}, r"task\.sets\.some names 'uprigt'; did you mean 'upright'"),
         ({"metrics": ["dice"]}, "metric 'dice' does not judge classes"),
         ({"metrics": ["auroc@uprigt"]}, "'auroc@uprigt'; did you mean 'upright'"),
-        ({"metrics": ["auroc@macro-some"]}, "there is no set 'some'"),
+        ({"metrics": ["auroc@macro-some"]}, "got 'some'"),
         ({"metrics": ["auroc@micro", "auroc@micro"]}, "each metric once"),
         ({"metrics": ["top1_accuracy"]}, "needs `exclusive: true`"),
         ({"monitor": "probability"}, "is no score"),
@@ -302,7 +302,7 @@ def test_what_a_classifier_cannot_be_shown_is_told(task):
             model.classify([task.prompt(case({}), (image,))])
     for settings, complaint in (
         ({"size": [16]}, r"model\.size"),
-        ({"several": "median"}, r"model\.several is 'median'"),
+        ({"several": "median"}, r"got 'median'"),
         ({"batch": 0}, r"model\.batch"),
         ({"classes": ["a", "A"]}, "names 'A' twice"),
     ):

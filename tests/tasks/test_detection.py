@@ -227,7 +227,7 @@ def test_nothing_is_said_of_a_case_whose_reference_cannot_be_read():
         ({"excluded": ["nodule"]}, "to be different names"),
         ({"metrics": ["cpm", "cpm"]}, "name each metric once"),
         ({"metrics": ["dice"]}, "'dice' does not judge detections"),
-        ({"metrics": ["cmp"]}, r"Unknown metric 'cmp'; did you mean 'cpm'\?"),
+        ({"metrics": ["cmp"]}, r"got 'cmp'; did you mean 'cpm'\?"),
         ({"monitor": "cpm"}, "'cpm' does not judge detections"),
         ({"matching": "luna61"}, "did you mean 'luna16'"),
     ],

@@ -85,9 +85,9 @@ def test_the_seed_the_case_and_the_label_decide_the_draw():
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"kind": "boxes"}, "task.guides.kind: there is no 'boxes'; did you mean 'box'"),
-        ({"per": "image"}, "task.guides.per: there is no 'image'"),
-        ({"jiter": 3}, "there is no setting 'jiter'; did you mean 'jitter'"),
+        ({"kind": "boxes"}, "got 'boxes'; did you mean 'box'"),
+        ({"per": "image"}, "got 'image'"),
+        ({"jiter": 3}, "got 'jiter'; did you mean 'jitter'"),
         ({"jitter": -1}, "expected task.guides.jitter to be a whole number of at least 0, got -1"),
         ({"points": 0}, "expected task.guides.points to be a whole number of at least 1, got 0"),
         ({"jitter": "far"}, "expected task.guides.jitter to be a whole number of at least 0, got 'far'"),

@@ -182,10 +182,10 @@ def test_an_answer_that_is_none_is_refused_in_words():
 
 def test_settings_that_cannot_be_meant_are_refused():
     for settings, message in (
-        ({"answer_by": "guess"}, "task.answer_by is 'guess'"),
-        ({"blind": "black"}, "task.blind is 'black'"),
+        ({"answer_by": "guess"}, "got 'guess'"),
+        ({"blind": "black"}, "got 'black'"),
         ({"metrics": ["dice"]}, "'dice' does not judge answers"),
-        ({"extraction": "casacde"}, "there is no rule 'casacde'; did you mean 'cascade'"),
+        ({"extraction": "casacde"}, "got 'casacde'; did you mean 'cascade'"),
         ({"extraction": "authors"}, "its authors' rule is not known"),
         ({"decoding": {"beams": 3}}, "task.decoding: .*beams"),
         ({"template": {"usre": "x"}}, "no key 'usre'; did you mean 'user'"),

@@ -119,7 +119,7 @@ def test_without_acceleration_all_lines_are_there():
     [
         ({"acceleration": 0.5}, "an acceleration of at least 1"),
         ({"acceleration": 8, "centre": 0.2}, "at most 1 / acceleration, got 8 and 0.2"),
-        ({"acceleration": 4, "lines": "radial"}, "no lines 'radial'"),
+        ({"acceleration": 4, "lines": "radial"}, "got 'radial'"),
         ({"acceleration": 4, "center": 0.1}, "center"),
     ],
 )
@@ -135,7 +135,7 @@ def test_sampling_that_cannot_be_meant_is_refused(settings, words):
         ({"metrics": ["dice"]}, "judges mask, not images"),
         ({"metrics": []}, "to name at least one"),
         ({"metrics": ["ssim@wang", "ssim@wang"]}, "each metric once"),
-        ({"monitor": "ssim@wong"}, "no preset 'wong' of image metrics; did you mean 'wang'"),
+        ({"monitor": "ssim@wong"}, "got 'wong'; did you mean 'wang'"),
         ({"data_range": 0}, "`data_range` to be above 0, got 0"),
     ],
 )

@@ -36,7 +36,7 @@ def test_settings_that_cannot_be_meant_are_refused():
         ({"outputs": ["a", "a"]}, "different names"),
         ({"outputs": ["mean-a"]}, "cannot be called 'mean-a'"),
         ({"sets": {"stable": ["ACTC"]}}, "task.sets.stable names 'ACTC'; did you mean 'ACTB'"),
-        ({"metrics": ["pearson@mean-stable"]}, "there is no set 'stable'"),
+        ({"metrics": ["pearson@mean-stable"]}, "got 'stable'"),
         ({"metrics": ["r2@medan"]}, "'r2@medan'; did you mean 'median'"),
         ({"metrics": ["dice"]}, "'dice' does not judge numbers"),
     ):

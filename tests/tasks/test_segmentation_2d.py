@@ -77,7 +77,7 @@ def test_pixels_are_pixels_whatever_the_image_says():
 
 
 def test_there_are_two_units():
-    with pytest.raises(UsageError, match="there is no units 'px'"):
+    with pytest.raises(UsageError, match="got 'px'"):
         task(units="px")
 
 

@@ -131,7 +131,7 @@ def test_a_run_is_graded_otherwise_without_its_model(root, settings):
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [
-        ({"grader": "forest"}, UsageError, "task.grader is 'forest'"),
+        ({"grader": "forest"}, UsageError, "got 'forest'"),
         ({"least": [0.4, 0.2, 0.3]}, UsageError, "expected three losses, the least first"),
         ({"grades": ""}, UsageError, "grading needs task.grades"),
         ({"metrics": ["dice"]}, UsageError, "'dice' does not judge vertebrae"),

@@ -237,7 +237,7 @@ def test_a_collection_keeps_apart_metrics_that_look_alike_at_first():
 def test_directions_and_mistakes_are_known():
     assert SegmentationScore("dice", [1]).higher_is_better
     assert not SegmentationScore("hd95", [1]).higher_is_better
-    with pytest.raises(UsageError, match="no mean 'clas'"):
+    with pytest.raises(UsageError, match="got 'clas'"):
         SegmentationScores([1], mean="clas")
     with pytest.raises(UsageError, match="dice"):
         SegmentationScores([1], ("dise",))

@@ -70,7 +70,7 @@ class FolderLayout(Layout, ABC):
         return ()
 
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
-        """Layout's own form of truth, where `target` is unset."""
+        """Layout's own form of truth, where `target` is unset; UserError without."""
         raise UserError("task.layout.target says how the truth is written down, and is not set")
 
     def each_fold(self) -> Mapping[int, FolderLayout]:

@@ -167,9 +167,7 @@ def referenced_series(path: Path) -> set[str]:
 
 @dataclass
 class ReferencedMask:
-    """DICOM-SEG or RTSTRUCT of a series, drawn on its grid.
-
-    For a `DicomTree`.
+    """DICOM-SEG or RTSTRUCT of a `DicomTree`'s series, drawn on its grid.
 
     `labels` says label -> name of the segment or structure, as the task's `labels`; others are left out. Without it the
     file's own numbers.

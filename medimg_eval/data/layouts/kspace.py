@@ -85,7 +85,7 @@ class KSpaceScans(FolderLayout):
 
     def _keys(self) -> KeyMap:
         if isinstance(self.keys, str):
-            UsageError.refuse_unknown("there is no key map", PRESETS, self.keys)
+            UsageError.refuse_invalid("key map", PRESETS, self.keys)
             return PRESETS[self.keys]
         names = [field.name for field in fields(KeyMap)]
         unknown = next((name for name in self.keys if name not in names), None)
@@ -217,7 +217,7 @@ class Reconstruction:
     def read(self) -> Image:
         """Returns (1, *axes), with echoes first; raises CaseError naming the file.
 
-        Of an under-sampled scan without an image nothing can be made, and that is an error.
+        An under-sampled scan without an image is an error, for nothing can be made of it.
         """
         data = read_kspace(self.path, self.keys, slices=self.slices)
         if data.target is None and data.mask is not None:

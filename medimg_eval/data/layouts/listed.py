@@ -19,9 +19,7 @@ from medimg_eval.tasks.base import Layout, answered_elsewhere, split_source
 
 @dataclass(kw_only=True)
 class Listed(Layout):
-    """Cases listed in a table, with its patients and attributes.
-
-    In its order.
+    """Cases listed in a table, in its order, with patients and attributes.
 
     Args:
         layout: which has the cases.
@@ -60,7 +58,7 @@ class Listed(Layout):
         return answered_elsewhere(self.layout)
 
     def split_source(self) -> Mapping[str, str]:
-        """As the layout has it."""
+        """Files defining splits, as the layout has them."""
         return split_source(self.layout)
 
 

@@ -64,7 +64,7 @@ class NnUNet(FolderLayout):
             return MaskTarget("mask")
         path, content = self._dataset(root)
         regions, labels = _read_regions(path, content)
-        UserError.refuse_unknown(f"{path}: there is no region", regions, self.region)
+        UserError.refuse_unknown(f"{path}: has no region", regions, self.region)
         inside = regions[self.region]
         return MaskTarget("mask", {label: int(label in inside) for label in labels if label})
 

@@ -74,7 +74,7 @@ class Reconstructed(Layout):
         ]
 
     def split_source(self) -> Mapping[str, str]:
-        """That of the layout."""
+        """Files defining splits, as the layout has them."""
         return split_source(self.layout)
 
     def _named(self, case: Case) -> str:

@@ -61,7 +61,7 @@ class Timelines(Table):
         if not self.id:
             raise UsageError("task.layout.id must name the patient of a visit, or the eye")
         if not isinstance(self.landmark, int):
-            UsageError.refuse_unknown("task.layout.landmark is", LANDMARKS, self.landmark)
+            UsageError.refuse_invalid("task.layout.landmark", LANDMARKS, self.landmark)
         if self.history < 0 or (isinstance(self.landmark, int) and self.landmark < 1):
             raise UsageError(
                 f"expected task.layout.history from 0 and a landmark from 1, got {self.history} and {self.landmark}"

@@ -91,7 +91,7 @@ def letter_of(right: Any, options: Mapping[str, str], first: int = 0) -> str:
 
 
 def numbers_of(values: Mapping[str, Any]) -> dict[str, float]:
-    """Those of the values that are numbers, truths as 0 and 1."""
+    """Values that are numbers, with truths as 0 and 1."""
     return {str(name): float(value) for name, value in values.items() if isinstance(value, bool | int | float)}
 
 

@@ -48,7 +48,7 @@ def check_answer(config: Mapping[str, Any]) -> None:
     if unknown is not None:
         raise UsageError(f"task.layout.answer of {form!r} has no key {unknown!r}{nearest(unknown, FORMS[form])}")
     for key, allowed in (("box", ("xyxy", "xywh")), ("scale", ("pixels", "percent", "unit")), ("absent", ABSENT)):
-        UsageError.refuse_unknown(f"task.layout.answer.{key} is", allowed, config.get(key, allowed[0]))
+        UsageError.refuse_invalid(f"task.layout.answer.{key}", allowed, config.get(key, allowed[0]))
 
 
 def check_kind(config: Any) -> None:
@@ -62,7 +62,7 @@ def check_kind(config: Any) -> None:
         wanted = list(config["kinds"].values())
     else:
         wanted = [BY_ANSWER if isinstance(config, Mapping) else config]
-    UsageError.refuse_unknown("task.layout.kind is", (*KINDS, BY_ANSWER), *wanted)
+    UsageError.refuse_invalid("task.layout.kind", (*KINDS, BY_ANSWER), *wanted)
 
 
 def answer_names(config: Mapping[str, Any]) -> list[str]:
@@ -171,7 +171,7 @@ def _by_index(said: str, first: int, options: Mapping[str, str]) -> str | None:
 def by_text(said: str, options: Mapping[str, str]) -> str | None:
     """Letter of the option equal to a text, loosely.
 
-    Of options with the very same text it is the first; one that is only like two different ones is none of them.
+    The first of options with the very same text is taken; one that is only like two different ones is none of them.
     """
     for normalise in (str, plain):
         letters = [letter for letter, text in options.items() if normalise(text) == normalise(said)]
@@ -341,7 +341,7 @@ def labels_of(config: Mapping[str, Any], record: Record, root: Path) -> LabelBox
 def more_of(config: Mapping[str, Any], record: Record) -> tuple[dict[str, Any], dict[str, int]]:
     """Facts beside an answer; image sizes by `{size: image}`.
 
-    Or `image 2` for the second.
+    `{size: image 2}` is that of the second image.
     """
     further: dict[str, Any] = {}
     sized: dict[str, int] = {}

@@ -33,10 +33,7 @@ BATCH, RECENT = 16, 8
 
 @dataclass(frozen=True)
 class Cell(ABC):
-    """Field content of a record, located such as `row 7`.
-
-    Or `line 7`.
-    """
+    """Field content of a record, located as `row 7` or `line 7`."""
 
     path: Path
     column: str

@@ -197,7 +197,7 @@ def _join_records(records: list[Record], step: Step, root: Path) -> list[Record]
         with suppress(CaseError):  # a key that does not fit its pattern is nobody's
             by_key.setdefault(keys.of(other_record, keys.other), []).append(other_record)
     missing = step.get("missing", "fail")
-    UsageError.refuse_unknown("task.layout.expand: missing is", ("fail", "drop", "keep"), missing)
+    UsageError.refuse_invalid("task.layout.expand: missing", ("fail", "drop", "keep"), missing)
 
     def make(record: Record) -> list[Record]:
         try:

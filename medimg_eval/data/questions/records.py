@@ -94,7 +94,7 @@ class Record(Row):
     def find(self, name: str) -> Any:
         """The value of a field, or `MISSING`.
 
-        Also of a path such as `actions.0.bbox` or `images.*.file`; of `one|other`, the first that the record has.
+        A field may be a path such as `actions.0.bbox` or `images.*.file`; `one|other` is the first that the record has.
         """
         if name in self.values:
             return self.values[name]
@@ -118,19 +118,16 @@ class Record(Row):
         return as_text(self.value(column))
 
     def place_alone(self) -> Record:
-        """The same record without what it holds, for messages."""
+        """Copy without what the record holds, for messages."""
         return Record(self.path, self.place, _NO_KEYS, _NO_KEYS)
 
     def with_values(self, /, **more: Any) -> Record:
-        """The same record with other values."""
+        """Copy of the record with other values."""
         return replace(self, values={**self.values, **more})
 
 
 def as_text(value: Any) -> str:
-    """Text of a value; "" for None or NaN, lists joined.
-
-    By `", "`.
-    """
+    """Text of a value; "" for None or NaN, lists joined by `", "`."""
     if isinstance(value, str):
         return value.strip()
     if said_nothing(value):

@@ -53,7 +53,7 @@ class Stack:
     stored: str = ""
 
     def numbers(self, there: int) -> list[int]:
-        """Which slices or frames, of those that are there.
+        """Numbers of the slices or frames shown, of those there.
 
         Evenly spaced slices include both ends, and places between two slices are cut down to the lower one; of a video,
         each frame is the middle one of one of `count` equal stretches. Raises CaseError for a slice that there is not.
@@ -114,7 +114,7 @@ class WholeStack:
 
     @property
     def view(self) -> Literal["volume", "video"]:
-        """Which of the two it is."""
+        """View a stack makes: `video` of frames, else `volume`."""
         return "video" if self.stack.plane == "frames" else "volume"
 
     @property

@@ -71,7 +71,7 @@ class DrawnPoints:
 
 def _check_policies(others: str, absent: str) -> None:
     for what, value, options in (("others", others, ("raise", "ignore")), ("absent", absent, ("raise", "empty"))):
-        UsageError.refuse_unknown(f"{what}: there is no", options, value)
+        UsageError.refuse_invalid(what, options, value)
 
 
 def _first_image(entry: Entry) -> Reference[Image]:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from medimg_eval.case import Findings
 from medimg_eval.data.records import Entry, Given, Row, given
-from medimg_eval.errors import UsageError, nearest
+from medimg_eval.errors import UsageError, invalid, nearest
 from medimg_eval.metrics.scores import BETWEEN
 
 POLICIES = {"ignore": math.nan, "zeros": 0.0, "ones": 1.0, "half": 0.5}
@@ -43,7 +43,7 @@ class ClassColumns:
         """Refuses policies that do not exist, and columns that are none."""
         self._columns = _name_mapping(self.columns)
         self._words = {_normalise_label(str(key)): meaning for key, meaning in self.words.items()}
-        UsageError.refuse_unknown("there is no statement", CHEXPERT.values(), *self._words.values())
+        UsageError.refuse_invalid("statement of a finding", CHEXPERT.values(), *self._words.values())
         for policy in (self.uncertain, self.blank):
             if isinstance(policy, Mapping):
                 UsageError.refuse_unknown("a policy names the class", self._columns, *policy)
@@ -145,7 +145,7 @@ def _policy_value(policy: str | Mapping[str, str], name: str) -> float:
     chosen = policy.get(name, "ignore") if isinstance(policy, Mapping) else policy
     word = chosen.lower().removeprefix("u-")
     if word not in POLICIES:
-        raise UsageError(f"there is no policy {chosen!r}{nearest(word, POLICIES)}")
+        raise UsageError(invalid("policy", chosen, POLICIES, like=word))
     return POLICIES[word]
 
 

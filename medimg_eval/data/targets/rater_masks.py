@@ -43,7 +43,7 @@ class RaterMasks:
                 f"target is invalid: expected {ANY} in the pattern and two raters or more, got {self.path!r} and "
                 f"{list(self.raters)}"
             )
-        UsageError.refuse_unknown("there is no way to fuse", FUSIONS, self.fuse)
+        UsageError.refuse_invalid("way to fuse", FUSIONS, self.fuse)
         UsageError.refuse_unknown("absent files mean", ("error", "skip"), self.absent)
 
     def reference(self, entry: Entry) -> Reference[Mask]:

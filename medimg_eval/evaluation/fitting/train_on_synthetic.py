@@ -87,7 +87,7 @@ def trainings(settings: Sequence[Any], fractions: Sequence[Any], seeds: Sequence
     for name, values in (("settings", settings), ("fractions", fractions), ("seeds", seeds)):
         if not values or len(set(map(str, values))) < len(values):
             raise UsageError(f"expected {name} to name each value once, and at least one, got {list(values)}")
-    UsageError.refuse_unknown("there is no setting", SETTINGS, *settings)
+    UsageError.refuse_invalid("setting", SETTINGS, *settings)
     for fraction in fractions:
         if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 < fraction <= 1:
             raise UsageError(f"expected fractions to lie above 0 and up to 1, got {fraction!r}")

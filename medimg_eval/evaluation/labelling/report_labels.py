@@ -49,7 +49,7 @@ class ReportLabels:
     asked: int
 
     def values(self) -> list[dict[str, str]]:
-        """By report: finding -> value; "" of one that was not read."""
+        """Finding -> value for each report; "" where not read."""
         names = self.scheme.findings
         return [
             {name: label.readings[name].value if name in label.readings else "" for name in names}

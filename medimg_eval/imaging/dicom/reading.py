@@ -108,10 +108,7 @@ def grid(
     grid: Geometry | None = None,
     labels: Mapping[str, int] | None = None,
 ) -> Geometry:
-    """Reads the grid from headers; options and errors as `read`.
-
-    And as `read_mask`.
-    """
+    """Reads the grid from headers; options and errors as `read` and `read_mask`."""
     if grid is not None:
         return grid
     with unpacked(paths) as plain:

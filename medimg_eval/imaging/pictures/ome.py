@@ -37,9 +37,7 @@ class _Stack:
 
 
 def read(path: Path) -> Image | None:
-    """Reads a stack (channel, column, row, slice), else None.
-
-    Or (channel, row, column) of one slice.
+    """Reads a stack (channel, column, row, slice), or (channel, row, column); else None.
 
     Moments are channels, too. Sizes are those of the OME header, in mm, with axes along columns, rows and depth;
     without them units are `pixel`.

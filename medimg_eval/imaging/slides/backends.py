@@ -51,7 +51,7 @@ class Backend(Protocol):
     def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
         """Reads a rectangle within a level: uint8, (row, column, 3).
 
-        In that level's pixels.
+        Rows and columns are in that level's pixels.
         """
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class WsiDicomBackend:
     def cut(self, level: int, row: int, column: int, rows: int, columns: int) -> Array:
         """Reads a rectangle within a level: uint8, (row, column, 3).
 
-        In that level's pixels.
+        Rows and columns are in that level's pixels.
         """
         image = self._slide.read_region((column, row), self._numbers[level], (columns, rows))
         return np.asarray(image.convert("RGB"))

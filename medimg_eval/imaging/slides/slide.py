@@ -85,7 +85,7 @@ class Slide:
 
     @property
     def vendor(self) -> str:
-        """Of the scanner or format, empty when unknown."""
+        """Name of the scanner or format, empty when unknown."""
         return self._backend.vendor
 
     @property
@@ -137,9 +137,9 @@ class Slide:
         return self._read(self._view((row, column), size, downsample), *size, nearest=True)
 
     def scale(self, um_per_px: float | None) -> tuple[float, float]:
-        """Level-0 pixels per pixel of a size in micrometres.
+        """Level-0 (rows, columns) per pixel of a size in micrometres.
 
-        Along rows and columns; raises what `read_region` does.
+        None is level 0 itself. Raises what `read_region` does.
         """
         if um_per_px is None:
             return 1.0, 1.0

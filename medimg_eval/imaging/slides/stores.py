@@ -90,7 +90,7 @@ def open_store(path: str | Path, kind: str = "") -> ForeignStore:
     """
     root = Path(path).expanduser()
     if kind:
-        UsageError.refuse_unknown("there is no kind of feature store", KINDS, kind)
+        UsageError.refuse_invalid("kind of feature store", KINDS, kind)
     if not root.is_dir():
         raise UserError(f"{root}: no such folder; name the folder that holds the features")
     for name in (kind,) if kind else KINDS:

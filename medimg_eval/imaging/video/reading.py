@@ -331,7 +331,7 @@ class Video:
     def __init__(self, path: str | os.PathLike[str], *, fps: float | None = None) -> None:
         """Takes a video file, or naturally ordered pictures of a folder.
 
-        Of one kind; 2 before 10.
+        Pictures are of one kind; 2 comes before 10.
 
         `fps` are frames per second of a folder; a file states its own times.
         """
@@ -376,8 +376,8 @@ class Video:
     def times(self) -> Array:
         """When each frame is shown: float64, (frame,), seconds after the first.
 
-        Of a file these are the times it states, whatever the rate; they are read without decoding. Raises CaseError of
-        a folder that was given no fps.
+        A file's times are those it states, whatever the rate; they are read without decoding. Raises CaseError of a
+        folder that was given no fps.
         """
         return self._source.times
 

@@ -100,9 +100,7 @@ def transform(header: Header) -> Any:
 
 
 def scaled_type(stored: np.dtype[Any], slope: float, inter: float) -> np.dtype[Any]:
-    """Dtype of scaled values: float32 where injective, else float64.
-
-    Where no two stored values fall together.
+    """Dtype of scaled values: float32 where all stay distinct, else float64.
 
     Integers of 8 and 16 bits and float16 fit into float32 unless the intercept is so large that float32 can
     no longer tell neighbours apart; float32 stays float32 when it is only multiplied.

@@ -88,8 +88,8 @@ class Analysis:
         """Refuses what tables do not know either."""
         check_numbers(self.resamples, self.level, self.seed)
         check_interval(self.interval)
-        UsageError.refuse_unknown("order is", ORDERS, self.order)
-        UsageError.refuse_unknown("mean is", ("case", "class"), self.mean)
+        UsageError.refuse_invalid("order", ORDERS, self.order)
+        UsageError.refuse_invalid("mean", ("case", "class"), self.mean)
 
     def settings(self, level: float) -> Settings:
         """The settings of a table at another level."""
@@ -116,7 +116,7 @@ def read_endpoints(accept: Any) -> list[Endpoint]:
 
 
 def as_accept(endpoints: Sequence[Endpoint]) -> list[dict[str, Any]]:
-    """The endpoints as `read_endpoints` reads them."""
+    """Records of endpoints, as `read_endpoints` reads them."""
     return [endpoint.to_json() for endpoint in endpoints]
 
 

@@ -67,7 +67,7 @@ def judge_runs(
 ) -> list[Judgement]:
     """Judges runs by a plan's, a command's or their task's endpoints.
 
-    In this order.
+    The first of the three that states endpoints decides.
 
     Args:
         runs: as `load_runs` returns them; baselines, and models that an endpoint is compared with, are not judged.

@@ -81,7 +81,7 @@ def declared_design(said: Mapping[str, Any], level: float, value: str = "", name
         UsageError: a key is missing, not known, or out of its range.
     """
     kind = str(said.get("value") or value)
-    UsageError.refuse_unknown(f"{name}value is", VALUES, kind)
+    UsageError.refuse_invalid(f"{name}value", VALUES, kind)
     if said.get("expected") is None:
         raise UsageError(f"{name}expected= is missing: the true value, as far as one can tell, such as expected=0.9")
     try:
@@ -143,7 +143,7 @@ def _from_pilot(
     cases = case_values(part.scores.loc[part.scores["metric"] == endpoint.metric])
     if endpoint.baseline:
         models = {run_.name: run_ for run_ in runs if run_.task == run.task}
-        UsageError.refuse_unknown("pilot=: there is no run of model", models, endpoint.baseline)
+        UsageError.refuse_unknown("pilot=: no run is of model", models, endpoint.baseline)
         rows = part_of(models[endpoint.baseline], endpoint).scores
         second_values = case_values(rows.loc[rows["metric"] == endpoint.metric])["value"].reindex(cases.index)
         cases = cases.assign(value=cases["value"] - second_values)
@@ -206,7 +206,7 @@ def needs(
     """
     primary = [endpoint for endpoint in endpoints if not endpoint.secondary]
     expectations = {as_known(name): expectation for name, expectation in expect.items()}
-    UsageError.refuse_unknown("expect: there is no endpoint", [endpoint.metric for endpoint in primary], *expectations)
+    UsageError.refuse_invalid("expect: endpoint", [endpoint.metric for endpoint in primary], *expectations)
     for name, expectation in expectations.items():
         UsageError.refuse_unknown(f"expect: {name} has no key", EXPECT, *expectation)
     alone = analysis.order in ("holm", "bonferroni")

@@ -48,11 +48,11 @@ class Plan:
 
     @property
     def analysis(self) -> Analysis:
-        """How intervals are made, and judged together."""
+        """Settings of intervals, and of judging endpoints together."""
         return Analysis(**self.content["analysis"])
 
     def signed(self, signature: Mapping[str, str]) -> Plan:
-        """The same plan with one more signature."""
+        """Plan with one more signature."""
         return Plan(self.content, (*self.signatures, signature))
 
 

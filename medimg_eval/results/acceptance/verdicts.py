@@ -52,7 +52,7 @@ class Verdict:
         return self.verdict == MET
 
     def to_json(self) -> dict[str, Any]:
-        """The same as JSON holds it; what is undefined is null."""
+        """Verdict as JSON holds it; what is undefined is null."""
         numbers = {key: getattr(self, key) for key in ("value", "low", "high", "level")}
         return {
             **self.endpoint.to_json(),
@@ -165,7 +165,7 @@ def part_of(run: RunScores, endpoint: Endpoint) -> Part:
         part = groups[value]
     if endpoint.label:
         labels = part.labels()
-        UsageError.refuse_unknown("accept: there is no label", labels, endpoint.label)
+        UsageError.refuse_unknown("accept: no case has label", labels, endpoint.label)
         part = labels[endpoint.label]
     return part
 
@@ -195,7 +195,7 @@ def _endpoint_difference(
     models = {run_.name: run_ for run_ in others if run_.task == run.task and run_.finished and run_ is not run}
     if is_summary(endpoint.metric):
         raise UsageError(f"accept: {endpoint.metric} is one value for a whole run; a baseline is for means over cases")
-    UsageError.refuse_unknown("accept: there is no other run of model", models, endpoint.baseline)
+    UsageError.refuse_unknown("accept: no other run is of model", models, endpoint.baseline)
     theirs = part_of(models[endpoint.baseline], endpoint)
     rows = [part.scores.loc[part.scores["metric"] == endpoint.metric] for part in (part, theirs)]
     cases, other_values = (case_values(some) for some in rows)

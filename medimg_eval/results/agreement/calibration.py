@@ -36,9 +36,7 @@ _TITLES = {
 
 @dataclass(frozen=True, eq=False)
 class Rated:
-    """Numbers of a judge on a question, and people's.
-
-    On some of the same cases.
+    """Numbers of a judge on a question, and people's on some cases.
 
     Attributes:
         question: that was asked.

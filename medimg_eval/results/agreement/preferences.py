@@ -201,7 +201,7 @@ def preference_table(
     check_numbers(resamples, level, seed)
     models = sorted({name for vote in votes for name in (vote.left, vote.right)})
     if anchor is not None:
-        UsageError.refuse_unknown("anchor is", models, anchor)
+        UsageError.refuse_invalid("anchor", models, anchor)
     groups: dict[tuple[str, str], list[Vote]] = defaultdict(list)
     for vote in votes:
         groups[vote.judge, vote.criterion].append(vote)

@@ -45,7 +45,7 @@ class Checklist(NamedTuple):
 
 def checklists(names: Sequence[str] = USUAL) -> tuple[Checklist, ...]:
     """Checklists by name, in order; UsageError for unknown names."""
-    UsageError.refuse_unknown("there is no checklist", CHECKLISTS, *names)
+    UsageError.refuse_invalid("checklist", CHECKLISTS, *names)
     return tuple(map(_read_checklist, names))
 
 

@@ -72,7 +72,7 @@ class Disagreement:
     def counts(self) -> tuple[int, int, int, int]:
         """Counts: both right, only first, only second, both wrong.
 
-        Of other values: equal ones, the first better, the second better, and 0.
+        Values other than right and wrong count as equal, the first better, the second better, and 0.
         """
         better = self.values["better"]
         first, second, equal = int((better == FIRST).sum()), int((better == SECOND).sum()), better == ""

@@ -71,7 +71,7 @@ class Field:
 
     @property
     def unit(self) -> str:
-        """One of them."""
+        """Name of one case, for counts in sentences."""
         return {"groups of questions": "group of questions"}.get(self.units, self.units.removesuffix("s"))
 
     @property

@@ -72,7 +72,7 @@ class CompareSettings:
         if not isinstance(self.alpha, int | float) or not 0 < self.alpha < 1:
             raise UsageError(f"alpha must be a number between 0 and 1, got {self.alpha!r}")
         tests = ("auto", *(test for test in get_args(Test) if test != "bootstrap"))
-        UsageError.refuse_unknown(f"test must be one of {', '.join(tests)}, got", tests, self.test)
+        UsageError.refuse_invalid("test", tests, self.test)
         if self.correction not in (None, *get_args(Correction)):
             raise UsageError(f"correction must be holm or bh, got {self.correction!r}")
         if self.margin is not None and (not isinstance(self.margin, int | float) or not 0 < self.margin < np.inf):

@@ -57,7 +57,7 @@ class Together:
     def resampled(self, *, resamples: int, seed: int) -> npt.NDArray[np.float64]:
         """Returns summary values on shared resamples: (model, resample).
 
-        At most `MOST_RESAMPLES`, of patients.
+        Patients are resampled, at most `MOST_RESAMPLES` times.
         """
         drawn = Resamples(self.patients, resamples=min(resamples, MOST_RESAMPLES), seed=seed)
         times = np.concatenate(list(drawn.times())).astype(np.float64)

@@ -72,11 +72,11 @@ class Problem(Protocol):
 
     @property
     def unit(self) -> str:
-        """Of sizes."""
+        """Unit of the sizes of sets or intervals."""
 
     @property
     def rows(self) -> pd.DataFrame:
-        """Of each unit `case`, `cluster` and `group`."""
+        """A row per unit: `case`, `cluster` and `group`."""
 
     @property
     def most(self) -> Floats:
@@ -100,7 +100,7 @@ class LabelProblem:
 
     @property
     def most(self) -> Floats:
-        """How many labels are offered."""
+        """Number of labels offered."""
         return np.asarray(self.offered.sum(axis=1), dtype=np.float64)
 
     def judge(self, calibration: Ints, evaluation: Ints, how: Method, rng: np.random.Generator) -> Outcome:

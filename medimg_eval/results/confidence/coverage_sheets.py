@@ -65,7 +65,7 @@ class ConformalSettings:
         """Raises UsageError for a setting that cannot be used."""
         if isinstance(self.alpha, bool) or not isinstance(self.alpha, int | float) or not 0 < self.alpha < 1:
             raise UsageError(f"alpha is invalid: expected a share between 0 and 1, such as 0.1, got {self.alpha!r}")
-        UsageError.refuse_unknown("there is no method", METHODS, self.method)
+        UsageError.refuse_invalid("method", METHODS, self.method)
         if not isinstance(self.splits, int) or isinstance(self.splits, bool) or self.splits < 1:
             raise UsageError(f"splits is invalid: expected a whole number of at least 1, got {self.splits!r}")
         if self.by:

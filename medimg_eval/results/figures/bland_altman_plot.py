@@ -50,9 +50,9 @@ def bland_altman(
 ) -> Drawn:
     """Panel per model: differences (prediction - reference) by the mean of both.
 
-    From rows of "measured_reference" and "measured". Limits of agreement are the mean difference and 1.96 standard
-    deviations to both sides, each with bounds over resampled patients (at most 1,000 resamples). `by`, `label` and
-    `width` are as in `box`; without `by` all measurements stand together, which only makes sense in one unit.
+    It is drawn from rows of "measured_reference" and "measured". Limits of agreement are the mean difference and 1.96
+    standard deviations to both sides, each with bounds over resampled patients (at most 1,000 resamples). `by`, `label`
+    and `width` are as in `box`; without `by` all measurements stand together, which only makes sense in one unit.
 
     Returns:
         A frame with rows of `what` "pair" (`case`, `label`, `mean`, `difference`), and "bias", "lower limit" and "upper

@@ -78,8 +78,8 @@ class Found(NamedTuple):
 def roc(source: Source, *, by: str = "", label: str = "", width: Width = "single", settings: Settings = PLAIN) -> Drawn:
     """ROC curve of each model, from rows of "probability".
 
-    Of several labels the mean of sensitivity over their curves at each false-positive rate. Equal probabilities are one
-    point of a curve. The `status` of rows is "present" or "absent". `by` and `label` choose labels or groups as in
+    Several labels are one curve, the mean of their sensitivities at each false-positive rate. Equal probabilities are
+    one point of a curve. The `status` of rows is "present" or "absent". `by` and `label` choose labels or groups as in
     `box`, each a panel; `width` is as there, and `settings` make at most 1,000 resamples.
 
     Returns:
@@ -109,8 +109,8 @@ def froc(
 ) -> Drawn:
     """FROC curve of each model, as `metrics.froc` reads it; as `roc` otherwise.
 
-    From rows of "detection_score" ("hit", "false" or "ignored") and "n_reference_lesions". The horizontal axis is
-    logarithmic from 1/8 to 8 false positives per case, the rates of CPM.
+    It is drawn from rows of "detection_score" ("hit", "false" or "ignored") and "n_reference_lesions". The horizontal
+    axis is logarithmic from 1/8 to 8 false positives per case, the rates of CPM.
 
     Source: Setio et al., Med Image Anal 42, 2017 (LUNA16).
     """
@@ -122,9 +122,9 @@ def risk_coverage(
 ) -> Drawn:
     """Share of wrong answers among the most confident, by how many are kept.
 
-    From rows of "confidence" ("right" or "wrong"); without any, from those of "probability", as `curve_data.answers`
-    makes answers of them. Of answers of one confidence, any are as likely to be kept as others. The area is the mean
-    risk over the coverages 1/n, 2/n, ..., 1; all else is as in `roc`.
+    It is drawn from rows of "confidence" ("right" or "wrong"); without any, from those of "probability", as
+    `curve_data.answers` makes answers of them. Of answers of one confidence, any are as likely to be kept as others.
+    The area is the mean risk over the coverages 1/n, 2/n, ..., 1; all else is as in `roc`.
 
     Source: Geifman & El-Yaniv, NeurIPS 2017; AURC is that of Geifman et al., ICLR 2019.
     """

@@ -52,7 +52,7 @@ class Piece:
 
     @property
     def look(self) -> Look:
-        """How it is drawn."""
+        """Look that the member is drawn with."""
         return look(self.place, baseline=self.baseline)
 
 
@@ -89,7 +89,7 @@ class Pieces:
 
     @property
     def looks(self) -> list[Look]:
-        """How each model is drawn."""
+        """Look of each model."""
         baselines = {piece.model for piece in self.members if piece.baseline}
         return [look(index, baseline=model in baselines) for index, model in enumerate(self.models)]
 

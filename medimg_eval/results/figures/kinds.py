@@ -75,7 +75,7 @@ def _check_keys(kinds: Sequence[str], wanted: Wanted) -> None:
     if not kinds:
         raise UsageError(f"kind is an empty list; name one or more of {', '.join(KINDS)}")
     for kind in kinds:
-        UsageError.refuse_unknown("there is no figure of kind", KINDS, kind)
+        UsageError.refuse_invalid("kind of figure", KINDS, kind)
         if KINDS[kind].needs_metric and wanted["metric"] is None:
             raise UsageError(f"kind={kind} needs metric=NAME, such as metric=dice")
     read = {key for kind in kinds for key in KINDS[kind].takes}

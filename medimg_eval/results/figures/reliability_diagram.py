@@ -91,10 +91,10 @@ def reliability(
 ) -> Drawn:
     """Reliability diagram, with the counts of values below.
 
-    From rows of "confidence" (`status` "right" or "wrong"); without any, from those of "probability" ("present" or
-    "absent"), all classes together. Values are put into `bins` of equal numbers (see `equal_mass`); a mark stands at
-    the mean value of a bin and the share of it that is true, with the interval that a table prints of such a share, the
-    bins staying as they are. `by`, `label` and `width` are as in `box`.
+    It is drawn from rows of "confidence" (`status` "right" or "wrong"); without any, from those of "probability"
+    ("present" or "absent"), all classes together. Values are put into `bins` of equal numbers (see `equal_mass`); a
+    mark stands at the mean value of a bin and the share of it that is true, with the interval that a table prints of
+    such a share, the bins staying as they are. `by`, `label` and `width` are as in `box`.
 
     Returns:
         A frame with rows of `what` "bin" (`from`, `to`, `said`, `found`, `low`, `high`, `values`) and "count" (`from`,

@@ -45,7 +45,7 @@ def severity(
 ) -> Drawn:
     """Severity curves: metric by degradation, from published cases at 0.
 
-    Of metrics of cases the frame also has the slope: of each case that all severities have, the least-squares line
+    For metrics of cases the frame also has the slope: of each case that all severities have, the least-squares line
     over severity; the mean over cases, with an interval by patients. `label` and `width` are as in `box`.
 
     Args:

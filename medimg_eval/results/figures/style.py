@@ -172,7 +172,7 @@ def _font_letters() -> frozenset[int]:
 def jitter(name: str) -> float:
     """Returns a name's reproducible jitter in [-1, 1).
 
-    So a case lies at the same place for all models.
+    A case therefore lies at the same place for all models.
     """
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=4).digest(), "big") / 2**31 - 1
 

@@ -47,9 +47,7 @@ class TwoParameters(NamedTuple):
 
 
 def fit_two_parameters(values: Floats, *, most_steps: int = 1000, tolerance: float = 1e-3) -> TwoParameters:
-    """Fits 2PL item response theory: difficulty, discrimination and ability.
-
-    From what was right.
+    """Fits 2PL item response theory to rights and wrongs.
 
     Definition: model m answers item i right with probability 1 / (1 + exp(-a_i (t_m - b_i))). Slopes a and intercepts
     c = -a b maximise the likelihood with abilities t integrated out over the standard normal distribution, times

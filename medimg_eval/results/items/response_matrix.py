@@ -67,7 +67,7 @@ class Grid(NamedTuple):
     def credit(self) -> Floats:
         """(model, item) values oriented so that higher is better.
 
-        Of rights and wrongs 1 for right.
+        A right answer is 1, a wrong one 0.
         """
         if self.better > 0:
             return self.scores

@@ -77,7 +77,7 @@ def declared(name: str) -> Benchmark:
     Raises:
         UsageError: There is no such benchmark, or its YAML has a key that numbers lack.
     """
-    UsageError.refuse_unknown("there are no published numbers of", declared_names(), name)
+    UsageError.refuse_invalid("published", declared_names(), name)
     return from_mapping(name, yaml.safe_load((_published_folder() / f"{name}.yaml").read_text(encoding="utf-8")))
 
 
@@ -91,7 +91,7 @@ def from_mapping(name: str, stated: Mapping[str, Any]) -> Benchmark:
     numbers = []
     for entry in stated["numbers"]:
         both = {**stated.get("each", {}), **entry}
-        UsageError.refuse_unknown(f"published/{name}: there is no", fields_, *both)
+        UsageError.refuse_invalid(f"published/{name}: key", fields_, *both)
         if not isinstance(both.get("published"), str):
             raise UsageError(f"published/{name}: put published in quotes, got {both.get('published')!r}")
         numbers.append(Number(**both))

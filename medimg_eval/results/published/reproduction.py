@@ -109,7 +109,7 @@ def _reproduce_number(benchmark: Benchmark, number: Number, clone: Path, setting
     path = clone / number.path
     if not path.is_file():
         return Reproduced(benchmark, number, math.nan, math.nan, math.nan, "absent", why=f"{number.path} is not there")
-    UserError.refuse_unknown(f"published/{benchmark.name}: there is no reader", READERS, number.reader)
+    UserError.refuse_invalid(f"published/{benchmark.name}: reader", READERS, number.reader)
     try:
         read = READERS[number.reader](path, number.metric, number.options)
     except (ValueError, KeyError, TypeError, StopIteration) as error:

@@ -50,7 +50,7 @@ class TaskCases:
 
     @classmethod
     def of(cls, task: str, runs: Mapping[str, RunScores]) -> TaskCases:
-        """Gathers them."""
+        """Gathers the cases of a task from its runs."""
         together = pd.concat([run.scores[["case"]] for run in runs.values()], ignore_index=True)
         cases = tuple(together["case"].astype(str).drop_duplicates())
         columns = _metric_columns(task, list(runs.values()))

@@ -237,7 +237,7 @@ def _table_runs(run: RunScores) -> list[RunScores]:
 
 
 def model_and_condition(name: str) -> tuple[str, str]:
-    """Returns model and condition of a row's name, "Ours (blind)"."""
+    """Model and condition, `no_image` or "", of a row's name."""
     model = name.removesuffix(_NO_IMAGE_ROW)
     return model, NO_IMAGE if model != name else ""
 

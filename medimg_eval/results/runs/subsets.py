@@ -81,7 +81,7 @@ class Part:
     def labels(self) -> dict[str, Part]:
         """Returns a part per judged label, counting all cases.
 
-        In the order of the rows.
+        Labels are in the order of the rows.
         """
         judged = set(judged_labels(self.scores)["label"])
         parts = {

@@ -77,9 +77,10 @@ def percentile(value: float, drawn: Floats, level: float) -> Estimate:
 def largest(drawn: Iterable[Floats], number: int, level: float) -> tuple[float, float]:
     """Returns an interval for the largest of several true values.
 
-    From the largest of their lower bounds to the largest of their upper bounds. The upper bound fails only if that of
-    the truly largest does, so that it needs no correction; the lower one may fail by any of them, so that each of these
-    has the level that Bonferroni asks for. It covers at least as often as it says, as far as percentile bounds do.
+    It reaches from the largest of their lower bounds to the largest of their upper bounds. The upper bound fails only
+    if that of the truly largest does, so that it needs no correction; the lower one may fail by any of them, so that
+    each of these has the level that Bonferroni asks for. It covers at least as often as it says, as far as percentile
+    bounds do.
 
     Args:
         drawn: (resample, value), some values after the other, without NaN.
@@ -101,7 +102,7 @@ def worst_interval(drawn: Floats, level: float, *, better: bool) -> tuple[float,
 def gap_bounds(drawn: Sequence[Floats], level: float) -> tuple[float, float]:
     """Returns an interval for the largest difference of groups.
 
-    Of their true values, from resamples (resample, group).
+    It is of their true values, by resamples (resample, group).
 
     Of several sets of groups, for the largest difference within any of them. It holds 0 unless two groups differ.
     """
@@ -339,7 +340,7 @@ def disparity(
 def odds(run: RunScores, attribute: str, how: DisparitySettings) -> dict[str, Estimate]:
     """Returns gaps of groups' rates; NaN with fewer than two.
 
-    Of a run with rows of `probability`.
+    The run has rows of `probability`.
 
     Of the rate of true positives (equal opportunity), that of false positives, and the larger of both, the difference
     in equalised odds (Hardt et al., NeurIPS 2016). Classes are said to be present as `class_sensitivity` has it; of

@@ -48,7 +48,7 @@ class GroupTest(NamedTuple):
 
 
 def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Returns p-values corrected for their number by Holm's step-down method.
+    """Holm's step-down correction of p-values.
 
     The k-th smallest of m p-values is multiplied by m + 1 - k; none stays below a smaller one before it, or rises
     above 1. Tests with NaN were not made: they stay NaN and do not count.
@@ -62,7 +62,7 @@ def holm(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def benjamini_hochberg(p: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Returns p-values corrected for the rate of false discoveries among them.
+    """Benjamini and Hochberg's correction of p-values (false discovery rate).
 
     The k-th smallest of m p-values is multiplied by m / k; none stays above a larger one after it. NaN is treated as
     by `holm`.
@@ -104,9 +104,10 @@ def signed_rank(first: npt.ArrayLike, second: npt.ArrayLike, alternative: Altern
 
 
 def group_test(groups: Mapping[str, npt.ArrayLike], alpha: float = 0.05) -> GroupTest:
-    """Returns Kruskal-Wallis over groups, then Mann-Whitney of pairs.
+    """Kruskal-Wallis test over groups, then Mann-Whitney tests of pairs.
 
-    Where the former finds a difference.
+    Pairs are tested only where the first test is significant, and their p-values are corrected by Benjamini and
+    Hochberg.
 
     Args:
         groups: The values of each group, finite, at least one each.

@@ -212,7 +212,7 @@ def class_mean_interval(
 ) -> Interval:
     """Returns the mean of label means, with interval.
 
-    Of `values`, as of `mean_interval`.
+    `values` are as in `mean_interval`.
 
     Each resample of clusters gives a mean of every label that it holds a value of, and the mean of those. Labels
     without any value are left out.

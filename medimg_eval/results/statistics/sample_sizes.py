@@ -110,8 +110,8 @@ class Design:
     def cases_for_bound(self, bound: float, power: float = 0.8) -> int:
         """Least cases from which the interval clears a bound reliably.
 
-        Of a share the power goes up and down from one number to the next; the number is the one behind the last that
-        is too few.
+        The power of a share goes up and down from one number to the next; the number is the one behind the last that is
+        too few.
 
         Raises:
             ValueError: The bound is the expected value, the power no share, or more than `MOST` cases are needed.

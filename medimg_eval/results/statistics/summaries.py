@@ -396,7 +396,7 @@ class _Summary(NamedTuple):
 def _macro_interval(one: _Summary, how: Bootstrap, strata: npt.NDArray[np.generic] | None) -> Interval | None:
     """Returns macro means over case groups, resampled at once.
 
-    To call a summary a thousand times costs a minute with 100,000 cases.
+    Resampling at once saves calling the summary a thousand times, a minute with 100,000 cases.
     """
     source, whole_value, definition, _ = one
     attribute = str(one.arguments[0]) if one.arguments else ""

@@ -65,7 +65,7 @@ def checkpoint_signal(steps: npt.ArrayLike, scores: npt.ArrayLike, *, last: int 
 def order_kept(early: Mapping[str, float], late: Mapping[str, float]) -> float:
     """Kendall's tau-b of model orders, -1 to 1.
 
-    Of the models that both name; NaN of fewer than two, or where all are tied in one of them.
+    Only models that both name count; NaN for fewer than two, or where all are tied in one of them.
     """
     from scipy.stats import kendalltau
 

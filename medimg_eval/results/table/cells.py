@@ -189,7 +189,7 @@ class Settings(NamedTuple):
 
     @property
     def bootstrap(self) -> Bootstrap:
-        """How intervals are made."""
+        """Settings that intervals are made by."""
         return Bootstrap(self.resamples, self.level, self.seed, self.interval)
 
 

@@ -39,9 +39,9 @@ def divided(
 ) -> list[Row]:
     """Returns the rows of a divided table.
 
-    By label: a block per label with a row per model, and a last block of all labels. By an attribute: a block per
-    model with a row for all cases, one per group, and the gap between the largest and the smallest mean of a known
-    group of at least `SMALL` cases.
+    Division by label has a block per label with a row per model, and a last block of all labels. Division by an
+    attribute has a block per model with a row for all cases, one per group, and the gap between the largest and the
+    smallest mean of a known group of at least `SMALL` cases.
 
     Args:
         columns: The table's columns.

@@ -221,7 +221,7 @@ class Look(NamedTuple):
     def check(self) -> None:
         """Raises UsageError for invalid settings."""
         for key, value, allowed in (("form", self.form, get_args(Form)), ("ci", self.ci, get_args(Ci))):
-            UsageError.refuse_unknown(f"{key} must be one of {', '.join(allowed)}, got", allowed, value)
+            UsageError.refuse_invalid(key, allowed, value)
         if not isinstance(self.percent, bool):
             raise UsageError(f"percent must be true or false, got {self.percent!r}")
         decimals = self.precision

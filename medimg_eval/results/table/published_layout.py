@@ -236,7 +236,7 @@ def _of_entry(field: _Field, entry: Any, number: int) -> Iterator[Column]:
     location = f"task {field.task!r}, column {number} of `table`"
     if not isinstance(entry, dict):
         raise UsageError(f"{location}: expected keys such as `title` and `where`, got {entry!r}")
-    UsageError.refuse_unknown(f"{location}: there is no key", _KEYS, *entry)
+    UsageError.refuse_invalid(f"{location}: key", _KEYS, *entry)
     run = field.newest
     metric = str(entry.get("metric") or next(iter(run.metrics or run.task_config.get("metrics", ())), NO_METRIC))
     if metric not in field.scored:

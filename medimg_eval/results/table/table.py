@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.case import NO_IMAGE
-from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.runs import CONDITION
 from medimg_eval.results.statistics import METHODS, Method
 from medimg_eval.results.table.cells import Cell, Column, Mark, Mean, Row, Settings, make_cells
@@ -253,8 +253,7 @@ def build_table(  # noqa: PLR0913 - one argument for each key of the command
     """
     if not runs:
         raise UserError("No run to make a table of; run `python -m medimg_eval test` first")
-    if mean not in ("case", "class"):
-        raise UsageError(f"there is no mean {mean!r}{nearest(mean, ('case', 'class'))}")
+    UsageError.refuse_invalid("mean", ("case", "class"), mean)
     check_numbers(resamples, level, seed)
     check_interval(interval)
     if metrics is not None and not metrics:
@@ -289,8 +288,7 @@ def check_numbers(resamples: object, level: object, seed: object) -> None:
 
 def check_interval(interval: object) -> None:
     """Raises UsageError for a kind of interval that there is not."""
-    if interval not in METHODS:
-        raise UsageError(f"there is no interval {interval!r}{nearest(str(interval), METHODS)}")
+    UsageError.refuse_invalid("interval", METHODS, interval)
 
 
 def named_runs(runs: Sequence[RunScores]) -> dict[str, dict[str, RunScores]]:

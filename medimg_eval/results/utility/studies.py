@@ -61,9 +61,7 @@ class Trained:
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Models trained on real and synthetic cases, tested on real.
-
-    On the same ones.
+    """Models trained on real and synthetic cases, tested on the same real.
 
     Attributes:
         folder: where it lies.
@@ -141,7 +139,7 @@ def _read_trained(folder: Path, told: Mapping[str, Any]) -> Trained:
 def find_worths(study: Study, metric: str, *, resamples: int, level: float, seed: int) -> list[Worth]:
     """Returns value by setting and fraction, under one metric.
 
-    In the order in which they first occur.
+    Settings and fractions are in the order of their first occurrence.
 
     Intervals speak of other patients (or cases, where the data name no patients) and of other seeds; see `over_seeds`.
     A gain pairs runs of one seed and fraction on the same patients.
@@ -261,7 +259,7 @@ def over_seeds(drawn: Drawn, *, level: float, seed: int) -> Estimate:
 def within_range(found: Estimate, metric: str) -> Estimate:
     """Returns the interval clipped to the metric's range.
 
-    Where best and worst value are known.
+    A metric without a best and a worst value leaves it as it is.
     """
     definition = metrics.get(metric) if is_known(metric) else None
     if definition is None or definition.higher_is_better is None:

@@ -98,8 +98,8 @@ def boxed_content(text: str) -> str | None:
 def labelled(said: str, options: Mapping[str, str]) -> str | None:
     """Returns the option `said` names, ignoring case.
 
-    By its letter, `letter. text`, or its text. Of options whose texts are letters of others, several may fit;
-    each is right then.
+    An option is named by its letter, `letter. text`, or its text. Where texts are letters of other options, several may
+    fit, and each is right.
     """
     said = said.strip().lower()
     meant = [

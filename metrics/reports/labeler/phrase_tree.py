@@ -46,7 +46,7 @@ def expanded(phrase: str) -> Iterator[tuple[str, ...]]:
 def planted(phrases: Iterable[tuple[str, Any, str]]) -> Node:
     """Returns the phrase tree; later phrases replace equal ones.
 
-    Of (kind, what it holds, phrases between line ends).
+    Phrases are given as (kind, what it holds, phrases between line ends).
     """
     root: Node = {}
     for kind, holds, lines in phrases:

@@ -88,7 +88,7 @@ class Sentence:
 
     @cached_property
     def spans(self) -> list[tuple[int, int]]:
-        """Of each word: where it lies in the text."""
+        """Start and end of each word in the text."""
         return [match.span() for match in WORD.finditer(self.text, self.start, self.end)]
 
 

@@ -92,7 +92,7 @@ label_family(
 def chexbert_similarity(pair: AnsweredQuestion) -> float:
     """The cosine of the vectors that CheXbert makes of reference and prediction.
 
-    Of the last layer's first token. In [-1, 1], and no probability: unlike reports have large values, too. 0 where
-    nothing was written.
+    Vectors are those of the last layer's first token. In [-1, 1], and not a probability: unlike reports have large
+    values, too. 0 where nothing was written.
     """
     return read_value(pair, "chexbert_similarity", lambda found: float(found["cosine"]))

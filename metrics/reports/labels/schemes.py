@@ -115,8 +115,8 @@ class LabelScheme:
         }
         UsageError.refuse_unknown("a state of a labelling scheme names the value", values, *states)
         ask, rule = str(config.get("ask", "together")), str(config.get("rule", "fixed"))
-        UsageError.refuse_unknown("`ask` of a labelling scheme is", ("together", "each"), ask)
-        UsageError.refuse_unknown("`rule` of a labelling scheme is", RULES, rule)
+        UsageError.refuse_invalid("`ask` of a labelling scheme", ("together", "each"), ask)
+        UsageError.refuse_invalid("`rule` of a labelling scheme", RULES, rule)
         if states and (missing := next((value for value in values if value not in states), None)) is not None:
             raise UsageError(f"states of a labelling scheme leave out its value {missing!r}; name all or none")
         if config.get("evidence") and not states:

@@ -51,7 +51,7 @@ def _parameter_organs(text: str) -> list[str]:
         "physiological": list(PHYSIOLOGICAL),
         "others": [organ for organ in organs if organ not in PHYSIOLOGICAL],
     }
-    UsageError.refuse_unknown("there are no organs", [*groups, *organs], text)
+    UsageError.refuse_invalid("name of organs", [*groups, *organs], text)
     return groups.get(text, [text])
 
 

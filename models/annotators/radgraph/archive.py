@@ -32,7 +32,7 @@ class Archive(NamedTuple):
     def head(self, kind: str, dataset: str) -> str:
         """Returns a head's name by kind and training set.
 
-        Of the only one where there is one.
+        An archive with one head has that.
 
         Raises:
             UserError: none, or several and none of that data set.

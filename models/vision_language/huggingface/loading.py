@@ -152,7 +152,7 @@ def make_quantisation_options(quantisation: str | None) -> dict[str, Any]:
     """Loading options for 4 or 8 bits; UserError without bitsandbytes."""
     if quantisation is None:
         return {}
-    UsageError.refuse_unknown("unknown model.quantisation", QUANTISATIONS, quantisation)
+    UsageError.refuse_invalid("model.quantisation", QUANTISATIONS, quantisation)
     import_optional("bitsandbytes")
     transformers = import_optional("transformers")
     return {"quantization_config": transformers.BitsAndBytesConfig(**{QUANTISATIONS[quantisation]: True})}

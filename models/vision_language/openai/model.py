@@ -334,6 +334,6 @@ def _offered_models(answer: Any) -> str:
 def _check_settings(concurrency: int, image_format: str, prices: Mapping[str, float] | None) -> None:
     if concurrency < 1:
         raise UsageError(f"expected model.concurrency to be at least 1, got {concurrency}")
-    UsageError.refuse_unknown("no image format", get_args(ImageFormat), image_format)
+    UsageError.refuse_invalid("model.image_format", get_args(ImageFormat), image_format)
     if prices and prices.keys() != PRICED.keys():
         raise UsageError(f"expected model.price_per_million to hold {', '.join(PRICED)}, got {', '.join(prices)}")

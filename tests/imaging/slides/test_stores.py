@@ -117,7 +117,7 @@ def test_faults_are_told_by_file(tmp_path):
         open_store(tmp_path / "nowhere")
     with pytest.raises(UserError, match="holds no features in the layout of one of these: eva, "):
         open_store(tmp_path)
-    with pytest.raises(UsageError, match=r"no kind of feature store 'tridnt'.*'trident'"):
+    with pytest.raises(UsageError, match=r"got 'tridnt'"):
         open_store(tmp_path, "tridnt")
     np.save(tmp_path / "a.npy", np.full((2, 5), np.nan))
     np.save(tmp_path / "b.npy", np.array([{"a": 1}]), allow_pickle=True)

@@ -239,7 +239,7 @@ def test_a_published_rule_is_called_by_its_name(monkeypatch):
     assert rules()["first letter"].definition == "The first letter of the output."
     assert extract("choice", "Cat", FINDING, rule="first letter").value == "C"
     assert extract("choice", "", FINDING, rule="first letter").reason == "empty"
-    with pytest.raises(UsageError, match="Unknown rule of extraction 'first leter'; did you mean 'first letter'"):
+    with pytest.raises(UsageError, match="got 'first leter'; did you mean 'first letter'"):
         extract("choice", "A", FINDING, rule="first leter")
     with pytest.raises(ValueError, match="one rule of extraction named 'first letter'"):
         answer_rule("first letter", source="another")(lambda output, options, question, more: None)

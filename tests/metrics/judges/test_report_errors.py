@@ -503,7 +503,7 @@ def test_sentences_of_reports(text, expected):
 
 
 def test_a_reader_that_is_not_there_is_named_and_a_second_of_one_name_refused():
-    with pytest.raises(UsageError, match="no reader 'gren'.*green"):
+    with pytest.raises(UsageError, match="got 'gren'"):
         reader("gren")
     with pytest.raises(ValueError, match="one reader named 'green'"):
         verdict_reader("green")(lambda text: text)

@@ -130,7 +130,7 @@ def test_sizes_in_mm3_need_the_spacing_as_distances_do():
         ({"tolerances": {"1": "a"}}, ValueError, "tolerance of '1' to be a number"),
         ({"empty": 5}, UsageError, "Expected empty to be a preset's name or a mapping, got 5"),
         ({"empty": {"preset": ["monai"]}}, UsageError, "a preset's name or a mapping"),
-        ({"lesions": {"labels": {"l": {"dilation": 1}}}}, UsageError, "lesions.labels: there is no label 'l'"),
+        ({"lesions": {"labels": {"l": {"dilation": 1}}}}, UsageError, "lesions.labels: label is invalid: .*got 'l'"),
     ],
 )
 def test_settings_that_would_be_passed_over_in_silence_are_refused(options, error, words):
@@ -195,5 +195,5 @@ def test_each_label_has_its_own_tolerance():
     assert strict[0].value < 1
     with pytest.raises(UsageError, match="no tolerance for 'b'"):
         segmentation_scores(reference, prediction, (1, 1), metrics=["nsd"], tolerances={"a": 1}, **arguments)
-    with pytest.raises(UsageError, match="no label 'bb'; did you mean 'b'"):
+    with pytest.raises(UsageError, match="got 'bb'; did you mean 'b'"):
         segmentation_scores(reference, prediction, (1, 1), metrics=["nsd@1"], tolerances={"bb": 1}, **arguments)

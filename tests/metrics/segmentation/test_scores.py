@@ -182,15 +182,15 @@ def test_scores_are_those_of_the_single_label():
 @pytest.mark.parametrize(
     ("empty", "words"),
     [
-        ("wurst", "called 'wurst'; did you mean 'worst'"),
+        ("wurst", "got 'wurst'; did you mean 'worst'"),
         ({"distance": "max"}, "empty.distance to be .* got 'max'"),
         ({"distance": -1}, "empty.distance to be .* got -1"),
         ({"distance": math.nan}, "empty.distance to be .* got nan"),
-        ({"mised": "worst"}, "there is no 'mised'; did you mean 'missed'"),
-        ({"missed": {"dise": 0}}, "unknown metric 'dise'; did you mean 'dice'"),
+        ({"mised": "worst"}, "got 'mised'; did you mean 'missed'"),
+        ({"missed": {"dise": 0}}, "got 'dise'; did you mean 'dice'"),
         ({"missed": "max"}, "empty.missed.other to be .* got 'max'"),
         ({"spacing": "guess"}, "empty.spacing to be"),
-        ({"preset": "brats"}, "called 'brats'"),
+        ({"preset": "brats"}, "got 'brats'"),
     ],
 )
 def test_policies_that_cannot_be_meant_are_refused(empty, words):

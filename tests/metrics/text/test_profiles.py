@@ -61,11 +61,11 @@ def test_metrics_of_words_see_cleaned_texts_and_an_empty_answer_stays_empty():
 
 
 def test_cleaners_and_profiles_that_there_are_not_are_told_with_the_nearest():
-    with pytest.raises(UsageError, match="no cleaner of reports 'r2gen'; did you mean 'r2gen_iu'"):
+    with pytest.raises(UsageError, match="got 'r2gen'; did you mean 'r2gen_iu'"):
         cleaner("r2gen")
-    with pytest.raises(UsageError, match="no profile of text metrics 'sacrebleu'; did you mean 'sacrebleu-13a'"):
+    with pytest.raises(UsageError, match="got 'sacrebleu'; did you mean 'sacrebleu-13a'"):
         profile("sacrebleu")
-    with pytest.raises(UsageError, match="no cleaner"):
+    with pytest.raises(UsageError, match="cleaner of reports is invalid"):
         cleaned_of(AnsweredQuestion("report", "a", "b", clean="none"))
 
 

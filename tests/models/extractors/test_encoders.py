@@ -116,7 +116,7 @@ def test_what_a_model_lacks_is_told_as_a_models(tmp_path, monkeypatch):
         TransformersEncoder("a/b").check_ready()
     with pytest.raises(UserError, match=r"model.backbone: timm has no 'resnet5o'; did you mean"):
         TimmEncoder("resnet5o", str(tmp_path)).loaded  # noqa: B018
-    with pytest.raises(UsageError, match="pooled is 'token'"):
+    with pytest.raises(UsageError, match="got 'token'"):
         TimmEncoder(pooled="token")
 
 
@@ -192,7 +192,7 @@ def test_half_precision_is_near_and_other_words_are_refused(tmp_path):
     full, half = (one.encode([picture()]) for one in made[:2])
     assert not np.array_equal(full, half)
     np.testing.assert_allclose(full, half, atol=0.05)
-    with pytest.raises(UsageError, match="precision is 'half'"):
+    with pytest.raises(UsageError, match="got 'half'"):
         made[2].encode([picture()])
 
 

@@ -159,7 +159,7 @@ def test_missing_weights_are_told_with_file_source_and_key(files, tmp_path):
         UserError, match=r"weights.pt, with alpha and beta .*DISTS_pytorch.*annotators.dists.heads=PATH"
     ):
         made.check_ready()
-    with pytest.raises(UsageError, match=r"annotators.lpips.network is 'alexnet'"):
+    with pytest.raises(UsageError, match=r"got 'alexnet'"):
         LPIPS("alexnet")
     with pytest.raises(UserError, match="holds weights of another network"):
         LPIPS("vgg", str(files / "alex.pth"), str(files / "vgg-heads.pth")).distances(pairs())

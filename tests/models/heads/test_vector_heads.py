@@ -250,7 +250,7 @@ def test_what_cannot_be_learned_is_named():
         fitted("logistic").predict(X[:, :29])
     with pytest.raises(UserError, match="none of the cases to fit on has the event"):
         make_head("cox").fit(X[:2], Targets("survival", ("time", "event"), np.array([[1.0, 0], [2, 0]])))
-    with pytest.raises(UsageError, match="there is no head 'logistik'.*logistic"):
+    with pytest.raises(UsageError, match="got 'logistik'.*logistic"):
         make_head("logistik")
     with pytest.raises(UsageError, match="head.C"):
         make_head({"name": "logistic", "C": 0})

@@ -69,7 +69,7 @@ def test_what_cannot_be_meant(tmp_path):
         PrecomputedAnnotations(str(tmp_path / "x"))
     with pytest.raises(UserError, match=r"expected \{case\} in model\.pattern"):
         PrecomputedAnnotations(str(tmp_path), pattern="a.xml")
-    with pytest.raises(UserError, match=r"model\.classes: there is no label 'tumor'; did you mean 'tumour'"):
+    with pytest.raises(UserError, match=r"model\.classes: label is invalid: .*'tumor'; did you mean 'tumour'"):
         PrecomputedAnnotations(written(tmp_path), classes={"T": "tumor"}).detect([prompt()])
     with pytest.raises(CaseError, match=r"a\.xml: no such file"):
         PrecomputedAnnotations(str(tmp_path), pattern="{case}.xml").detect([prompt()])

@@ -51,7 +51,7 @@ def test_the_lists_of_classes_are_whole(name, count, some):
 
 def test_a_list_may_be_written_out_and_background_is_left_out():
     assert known_classes(["liver", "spleen"]) == known_classes({0: "background", 1: "liver", "2": "spleen"})
-    with pytest.raises(UsageError, match="there is no list of classes 'totalsegmentator'; did you mean"):
+    with pytest.raises(UsageError, match="got 'totalsegmentator'; did you mean"):
         known_classes("totalsegmentator")
     with pytest.raises(UsageError, match="every class of the model once, got the class 'liver' twice"):
         known_classes(["liver", "Liver"])

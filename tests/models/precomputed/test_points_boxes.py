@@ -242,7 +242,7 @@ def test_labels_stored_as_numbers_are_names_without_decimals(tmp_path):
     ("changes", "words"),
     [
         ({"space": "mm"}, "voxel, lps, ras, verse, verse_miccai .*not in 'mm'"),
-        ({"form": "corner"}, "no form 'corner'; did you mean 'corners'"),
+        ({"form": "corner"}, "got 'corner'; did you mean 'corners'"),
         ({"columns": ["coordX"]}, "2 or 3 for a point"),
         ({"columns": ["coordX", "coordY"]}, "expected x, y and z in 'lps'"),
         ({"columns": list("abcdef"), "form": "sizes", "space": "verse"}, "of points, not of sizes"),

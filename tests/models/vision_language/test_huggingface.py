@@ -525,7 +525,7 @@ def test_wrong_arguments_are_refused_before_anything_is_loaded(monkeypatch):
         HuggingFaceVLM("a/b", dtype="half-ish")
     with pytest.raises(UsageError, match="expected letter or text"):
         HuggingFaceVLM("a/b", likelihood="option")
-    with pytest.raises(UsageError, match="unknown model.quantisation '3bit'; did you mean"):
+    with pytest.raises(UsageError, match="got '3bit'; did you mean"):
         HuggingFaceVLM("a/b", quantisation="3bit")
     for library, command in (("bitsandbytes", "bitsandbytes"), ("accelerate", r"'medimg-eval\[vlm\]'")):
         monkeypatch.setitem(sys.modules, library, None)

@@ -375,7 +375,7 @@ def test_a_server_of_the_same_network_needs_no_key(host, monkeypatch):
             r"expected model\.base_url like http://localhost:8000/v1, got 'localhost:8000'",
         ),
         ({"base_url": "http://x/v1/chat/completions"}, r"expected model\.base_url"),
-        ({"image_format": "jpg"}, "no image format 'jpg'; did you mean 'jpeg'"),
+        ({"image_format": "jpg"}, "got 'jpg'; did you mean 'jpeg'"),
         ({"concurrency": 0}, "at least 1, got 0"),
         ({"price_per_million": {"in": 1}}, "hold input, output, got in"),
     ],

@@ -86,11 +86,11 @@ def test_labels_groups_and_differences_to_another_model(write_run):
     assert found[1].n == 10
     # Over both labels the mean difference is 0.01 throughout, so that there is no spread to take an interval of.
     assert found[2].value == pytest.approx(0.01)
-    with pytest.raises(UsageError, match="no label 'spleen'"):
+    with pytest.raises(UsageError, match="has label 'spleen'"):
         judge(product, read_endpoints([{"metric": "dice", "lower": 0, "label": "spleen"}]), FAST)
     with pytest.raises(UsageError, match="no case has sex 'x'"):
         judge(product, read_endpoints([{"metric": "dice", "lower": 0, "where": {"sex": "x"}}]), FAST)
-    with pytest.raises(UsageError, match="no other run of model 'Nobody'"):
+    with pytest.raises(UsageError, match="no other run is of model 'Nobody'"):
         judge(product, read_endpoints([{"metric": "dice", "lower": 0, "baseline": "Nobody"}]), FAST, [product])
     # A difference that varies: a margin of 0.05 is shown, one of 0 is not.
     noisy = rows(VALUES + np.tile([0.03, -0.03], 10))
@@ -302,7 +302,7 @@ def test_needs_of_a_pilot_and_of_what_is_stated(made):
         needs(read_endpoints({"dice": {"lower": 0.95}}), FAST, power=0.8, expect={}, pilot=[run])
     with pytest.raises(UsageError, match="sd= is missing"):
         needs(asked, FAST, power=0.8, expect={"dice": {"expected": 0.9}})
-    with pytest.raises(UsageError, match="no endpoint 'iou'"):
+    with pytest.raises(UsageError, match="got 'iou'"):
         needs(asked, FAST, power=0.8, expect={"iou": {"expected": 0.9}})
 
 

@@ -181,7 +181,7 @@ def test_a_card_fills_in_the_checklists_that_are_named(told, write_run, tmp_path
     assert "accepted by plan sha256:ab; dice lower 0.2: met" in text
     said = json.loads(files[1].read_text(encoding="utf-8"))
     assert [one["name"] for one in said["checklists"]] == ["STARD-AI", "DECIDE-AI"]
-    with pytest.raises(UsageError, match="no checklist 'stard'; did you mean 'stard_ai'"):
+    with pytest.raises(UsageError, match="got 'stard'; did you mean 'stard_ai'"):
         disclose(table, ["stard"])
 
 

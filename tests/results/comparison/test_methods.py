@@ -275,7 +275,7 @@ def test_tests_that_do_not_fit_are_refused(write_run, pairs, classifiers):
     runs = two_runs(write_run, *pairs)
     with pytest.raises(UsageError, match="test=delong is for areas under ROC curves, and dice has values of cases"):
         compare(runs, "dice", how=CompareSettings(test="delong"))
-    with pytest.raises(UsageError, match="test must be one of auto, .*; did you mean 'wilcoxon'"):
+    with pytest.raises(UsageError, match="test is invalid: expected one of .*auto.*; did you mean 'wilcoxon'"):
         compare(runs, "dice", how=CompareSettings(test="wilcox"))
     with pytest.raises(UsageError, match="correction must be holm or bh, got 'bonferroni'"):
         compare(runs, "dice", how=CompareSettings(correction="bonferroni"))

@@ -112,7 +112,7 @@ def test_where_bca_has_no_bounds():
 def test_refuses_a_kind_that_there_is_not(write_run):
     with pytest.raises(ValueError, match="`method` to be one of percentile, bca, got 'normal'"):
         mean_interval([1.0], ["a"], method="normal")
-    with pytest.raises(UsageError, match=r"there is no interval 'bcaa'; did you mean 'bca'"):
+    with pytest.raises(UsageError, match=r"got 'bcaa'; did you mean 'bca'"):
         build_table(load_runs([write_run("m")]), interval="bcaa")
 
 

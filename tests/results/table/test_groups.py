@@ -72,7 +72,7 @@ def test_the_mean_over_labels_is_another_number(two):
         "Mean over labels [95 % interval: percentile bootstrap, 100 resamples of patients, seed 0]; "
         "a label counts with the mean over its cases (class-macro)."
     )
-    with pytest.raises(UsageError, match="there is no mean 'clas'; did you mean 'class'"):
+    with pytest.raises(UsageError, match="got 'clas'; did you mean 'class'"):
         table_of(two[0], mean="clas")
 
 

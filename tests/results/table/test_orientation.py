@@ -260,8 +260,8 @@ def test_coarser_values_that_print_alike_share_their_mark(table):
 @pytest.mark.parametrize(
     ("look", "message"),
     [
-        (Look("tall"), "form must be one of wide, transposed, stacked, long"),
-        (Look(ci="above"), "ci must be one of inline, below"),
+        (Look("tall"), "form is invalid: expected one of long, stacked, transposed, wide"),
+        (Look(ci="above"), "ci is invalid: expected one of below, inline"),
         (Look(percent=1), "percent must be true or false"),
         (Look(precision="high"), "precision must be auto"),
         (Look(precision=True), "precision must be auto"),

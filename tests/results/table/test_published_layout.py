@@ -182,11 +182,14 @@ def test_an_unfinished_run_is_shown_and_never_averaged(write_questions):
         (None, r"task 'frames' has no `table` in its config"),
         ({"title": "All"}, "expected `table` to be a list"),
         (["CNS"], "column 1 of `table`: expected keys"),
-        ([{"title": "All"}, {"wher": {}}], r"column 2 of `table`: there is no key 'wher'; did you mean 'where'\?"),
+        (
+            [{"title": "All"}, {"wher": {}}],
+            r"column 2 of `table`: key is invalid: .*'wher'; did you mean 'where'\?",
+        ),
         ([{"by": "sistem"}], r"no case has an attribute 'sistem'; did you mean 'system'\?"),
         ([{"title": "All", "order": ["a"]}], "`order` needs `by`"),
         ([{"title": "All", "where": "CT"}], "expected `where` to be attribute: value"),
-        ([{"title": "All", "metric": "acuracy"}], "Unknown metric 'acuracy'"),
+        ([{"title": "All", "metric": "acuracy"}], "got 'acuracy'"),
     ],
 )
 def test_columns_that_cannot_be_understood_are_refused(write_questions, columns, words):
@@ -258,7 +261,7 @@ def test_the_command_prints_wide_tables_in_parts_and_writes_a_file_per_task(writ
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"table": "author"}, r"there is no table 'author'; did you mean 'authors'\?"),
+        ({"table": "author"}, r"got 'author'; did you mean 'authors'\?"),
         ({"by": "system"}, "leave out by=system"),
         ({"metrics": ["accuracy"]}, "leave out metrics="),
         ({"mean": "class"}, "leave out mean=class"),

@@ -70,7 +70,7 @@ class FrameRows(FrameSource):
         yield from (self._labelled(row) for row in self._rows(path))
 
     def read_videos(self, path: Path) -> dict[str, list[Labelled]]:
-        """Rows by their video."""
+        """Labelled rows by video."""
         if not self.video:
             return super().read_videos(path)
         return dict(grouped((row.text(self.video), self._labelled(row)) for row in self._rows(path)))
@@ -97,7 +97,7 @@ class FrameRows(FrameSource):
 class FrameSpans(FrameSource):
     """Labelled time spans: lines of start, end, label, or JSON objects.
 
-    Of spans that overlap the one that starts later counts, of those the shorter.
+    Where spans overlap, the one that starts later counts, and of those that start together the shorter.
 
     Args:
         path: pattern below the root with `{video}`.

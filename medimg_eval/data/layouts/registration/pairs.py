@@ -126,7 +126,7 @@ class ImagePairs(Layout):
 
     def __post_init__(self) -> None:
         """Refuses a space that there is not."""
-        UsageError.refuse_unknown("task.layout: there is no space", ("voxel", "lps", "ras"), self.space)
+        UsageError.refuse_invalid("task.layout: space", ("voxel", "lps", "ras"), self.space)
 
     def cases(self, split: str) -> list[Case]:
         """The pairs of one split; of a table without splits all.

@@ -74,7 +74,7 @@ class ReportTable(Layout):
 
     def __post_init__(self) -> None:
         """Refuses columns that there are not."""
-        UsageError.refuse_unknown("columns: there is nothing called", (*COLUMNS, *OPTIONAL), *self.columns)
+        UsageError.refuse_invalid("columns: role", (*COLUMNS, *OPTIONAL), *self.columns)
 
     def cases(self, split: str) -> Sequence[Case]:
         """The reports in the order of their ids; there is one split, `test`."""
@@ -84,7 +84,7 @@ class ReportTable(Layout):
 
     @property
     def predictions(self) -> dict[str, str]:
-        """By case: what was written."""
+        """Case id -> the text that was written."""
         return {case.id: text for case, text in self._read}
 
     @cached_property
@@ -201,7 +201,7 @@ class R2Gen(Table):
 class Llava(Table):
     """LLaVA's conversations as JSON lists.
 
-    Of {id, image, conversations: [{from: human, value}, {from: gpt, value}]}.
+    Each record is {id, image, conversations: [{from: human, value}, {from: gpt, value}]}.
 
     Each question is a case, with the question (without its `<image>`) among the attributes and the answer as the truth.
     Of an item of several questions, the cases are called `id-1`, `id-2`, ... Arguments are those of `Table`.

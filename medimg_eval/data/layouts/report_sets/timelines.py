@@ -72,7 +72,7 @@ class PatientTimelines(Layout):
 
     def __post_init__(self) -> None:
         """Refuses a way to ask that there is not."""
-        UsageError.refuse_unknown("task.layout.ask is", ("reports", "findings"), self.ask)
+        UsageError.refuse_invalid("task.layout.ask", ("reports", "findings"), self.ask)
         self._left_out: dict[str, str] = {}
 
     def cases(self, split: str) -> list[Case]:

@@ -160,7 +160,7 @@ def manifest_of(folder: Path) -> dict[str, Any]:
 
 
 def stored_files(folder: Path) -> dict[str, Path]:
-    """By case, the file of its prediction in the folder of a run."""
+    """Case id -> its prediction's file in a run's folder."""
     stored: dict[str, Path] = {}
     for shard in sorted(folder.glob("predictions-*.jsonl")):
         for line in shard.read_text(encoding="utf-8").splitlines():
@@ -225,7 +225,7 @@ class MixedDataset(Layout):
 
     def __post_init__(self) -> None:
         """Refuses invalid settings."""
-        UsageError.refuse_unknown("there is no setting", SETTINGS, self.setting)
+        UsageError.refuse_invalid("setting", SETTINGS, self.setting)
         if isinstance(self.fraction, bool) or not isinstance(self.fraction, int | float) or not 0 < self.fraction <= 1:
             raise UsageError(f"fraction: expected a number above 0 and up to 1, got {self.fraction!r}")
         if self.synthetic is None and self.setting != "real":

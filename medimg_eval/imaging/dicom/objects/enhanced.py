@@ -65,7 +65,7 @@ class _Part:
 
     @property
     def headers(self) -> tuple[Header, ...]:
-        """Of all frames, volume after volume."""
+        """Headers of all frames, volume after volume."""
         return tuple(header for volume in self.found.volumes for header in volume)
 
 

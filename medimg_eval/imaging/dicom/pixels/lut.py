@@ -85,7 +85,7 @@ def _table_entries(data: Any, count: int, bits: int, dataset: pydicom.Dataset) -
 def shown(path: Path, values: Array, span: Range, dataset: pydicom.Dataset) -> tuple[Array, str]:
     """Display values and range after VOI, with notes.
 
-    That is by the VOI LUT, else by the first window, else by the range: float32, 0 (black) to 1 (white) before any
+    The VOI LUT decides, else the first window, else the range. Values are float32, 0 (black) to 1 (white) before any
     inversion.
     """
     tables = dataset.get("VOILUTSequence")

@@ -66,7 +66,7 @@ class Group:
 
     @property
     def headers(self) -> tuple[Header, ...]:
-        """Of all its files, volume after volume."""
+        """Headers of all files, volume after volume."""
         return tuple(header for volume in self.found.volumes for header in volume)
 
     @property

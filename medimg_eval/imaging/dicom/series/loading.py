@@ -45,7 +45,7 @@ def load(
 ) -> tuple[Array, Array | None, list[str]]:
     """Reads slices' pixels into one volume, or several as channels.
 
-    In order and of one size.
+    Slices are in order and of one size.
 
     Factors (SUV), float64, (slices,), are multiplied into the rescaled values. Of mosaics, each file is a volume.
     Raises CaseError, naming the file, where a slice is cut short, damaged, or of an unreadable codec.
@@ -216,7 +216,7 @@ def _require_fit(header: Header, samples: Array, intercept: int, dtype: np.dtype
 def resample(volume: Array, valid: Array | None, weights: Array) -> tuple[Array, Array | None]:
     """Interpolates slices linearly by a `Stack`'s weights.
 
-    Of a volume, (channel, column, row, slice).
+    The volume is (channel, column, row, slice).
 
     Returns:
         float32, (channel, column, row, slices of the grid), and what is valid on both sides.

@@ -52,7 +52,7 @@ class Mosaic:
     backwards: bool = False
 
     def turned(self) -> Mosaic:
-        """The same slices, counted from the other end."""
+        """Mosaic with its slices counted from the other end."""
         last = self.first + self.step * (self.count - 1)
         return replace(self, first=last, step=-self.step, backwards=not self.backwards)
 

@@ -64,8 +64,8 @@ def told(header: Header) -> list[str]:
 def numbers(firsts: Sequence[Header]) -> list[str]:
     """Choice numbers of series, by a header of each.
 
-    That is its SeriesNumber, with `/1`, `/2`, ... where it makes several images; where one is missing, two series share
-    one, or all are of one, they are counted from 1.
+    A series is chosen by its SeriesNumber, with `/1`, `/2`, ... where it makes several images; where one is missing,
+    two series share one, or all are of one, they are counted from 1.
     """
     stated = [header.series_number.strip() for header in firsts]
     owners: dict[str, set[tuple[str, str]]] = {}

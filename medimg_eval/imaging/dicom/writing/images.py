@@ -80,9 +80,9 @@ def write_series(  # noqa: PLR0913 - each option is one property of the series
         UserError: the image cannot be stored so; the message says why and how to mend it.
     """
     folder = Path(folder)
-    UserError.refuse_unknown("modality: no such value", ("CT", "MR", "PT"), modality)
-    UserError.refuse_unknown("transfer_syntax: no such value", SYNTAXES, transfer_syntax)
-    UserError.refuse_unknown("names: no such value", ("sequential", "shuffled"), names)
+    UserError.refuse_invalid("modality", ("CT", "MR", "PT"), modality)
+    UserError.refuse_invalid("transfer_syntax", SYNTAXES, transfer_syntax)
+    UserError.refuse_invalid("names", ("sequential", "shuffled"), names)
     if image.array.ndim != 4 or image.array.shape[0] != 1:
         raise UserError(f"{folder}: a series holds one channel of a volume (1, i, j, k), got shape {image.array.shape}")
     orientation, spacing = _plane_cosines(image.affine, folder)
@@ -130,9 +130,9 @@ def write_picture(
     Raises UserError where the image cannot be stored so.
     """
     path = Path(path)
-    UserError.refuse_unknown("modality: no such value", ("DX", "CR"), modality)
-    UserError.refuse_unknown("transfer_syntax: no such value", SYNTAXES, transfer_syntax)
-    UserError.refuse_unknown("photometric: no such value", ("MONOCHROME1", "MONOCHROME2"), photometric)
+    UserError.refuse_invalid("modality", ("DX", "CR"), modality)
+    UserError.refuse_invalid("transfer_syntax", SYNTAXES, transfer_syntax)
+    UserError.refuse_invalid("photometric", ("MONOCHROME1", "MONOCHROME2"), photometric)
     if image.array.ndim != 3 or image.array.shape[0] != 1:
         raise UserError(f"{path}: an X-ray holds one channel of a picture (1, row, column), got {image.array.shape}")
     values = image.array[0]

@@ -156,7 +156,7 @@ def common(identity: Identity, modality: str) -> Any:
 def specific(dataset: Any, modality: str, k: int, depth: int) -> None:
     """Adds modality attributes of CT, MR or PET slice `k`.
 
-    Of `depth` slices, besides place and pixels.
+    `depth` is the series' number of slices; place and pixels are left to the caller.
     """
     set_attributes(dataset, SPECIFIC[modality])
     if modality == "PT":
