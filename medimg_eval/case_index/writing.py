@@ -151,5 +151,5 @@ class _Packer(pickle.Pickler):
         kind: type = type(thing)
         if kind not in self._allowed:
             raise CannotStoreError(f"{kind.__module__}.{kind.__qualname__} is no part of a case that is kept")
-        names = _own_fields(kind)  # type: ignore[arg-type]
+        names = _own_fields(kind)
         return NotImplemented if names is None else (kind, tuple([getattr(thing, name) for name in names]))

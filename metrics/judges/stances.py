@@ -55,7 +55,7 @@ def stance(pair: AnsweredQuestion) -> float:
 
 
 def _refuse_unknown(parameter: Any) -> None:
-    UsageError.refuse_unknown("there is no stance", STANCES, str(parameter))
+    UsageError.refuse_invalid("stance", STANCES, str(parameter))
 
 
 @_stance(

@@ -128,7 +128,7 @@ def course_named(name: str) -> CourseRule:
     modules = [importlib.import_module(f"{__package__}.{module}") for module in ("debates", "consultations")]
     own = {key: value for module in modules for key, value in vars(module).items() if isinstance(value, CourseRule)}
     if "." not in name:
-        UsageError.refuse_unknown("task.course is", tuple(own), name)
+        UsageError.refuse_invalid("task.course", tuple(own), name)
         return own[name]
     module_name, _, attribute = name.rpartition(".")
     try:
