@@ -243,6 +243,10 @@ def _tasks(tasks: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     return made
 
 
+CARD = ("source", "licence", "access", "may_leave", "split")
+"""Headings that every card has, in this order; its other ones come below."""
+
+
 def _card(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return config.get("card") or {"description": config.get("description", "")}
 
@@ -253,7 +257,8 @@ def _task(name: str, config: Mapping[str, Any]) -> str:
     stated, described = card.pop("published", None), card.pop("description", "")
     numbers = published_numbers(stated, name)
     fetched = card.pop("download", None)
-    rows = [[plain(key.replace("_", " ").capitalize()), plain(_told(value))] for key, value in card.items()]
+    order = [*(key for key in CARD if key in card), *(key for key in card if key not in CARD)]
+    rows = [[plain(key.replace("_", " ").capitalize()), plain(_told(card[key]))] for key in order]
     rows.append(["Metrics", ", ".join(_metric_link(metric) for metric in as_list(config.get("metrics")))])
     if labels := config.get("labels"):
         shown = list(labels.values()) if isinstance(labels, Mapping) else as_list(labels)

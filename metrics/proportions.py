@@ -17,6 +17,12 @@ def quotient(part: Floats, of: npt.NDArray[Any], otherwise: float = math.nan) ->
     return ratio
 
 
+def known_mean(values: Floats) -> float:
+    """Mean of the values that are not NaN; NaN without any."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else math.nan
+
+
 def exact_interval(count: float, of: float, level: float = 0.95) -> tuple[float, float]:
     """Returns Clopper and Pearson's exact interval of a share.
 

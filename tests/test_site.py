@@ -89,6 +89,14 @@ def test_the_card_of_a_task_is_on_its_page():
     assert "python -m medimg_eval download task=slake\n" in slake
 
 
+def test_every_card_has_the_same_headings_in_the_same_order():
+    pages = [page for name, page in catalogue().items() if name.startswith("tasks/") and name != "tasks/index.md"]
+    cards = [card for page in pages for card in page.split("(task-")[1:]]
+    headings = [re.findall(r"^\| ([A-Z][\w ]*) \|", card, re.MULTILINE)[:5] for card in cards]
+    assert len(cards) > 300
+    assert [names for names in headings if names != ["Source", "Licence", "Access", "May leave", "Split"]] == []
+
+
 @pytest.mark.parametrize("face", ["medimg_eval", "medimg_eval.metrics.text", "medimg_eval.results.statistics"])
 def test_the_reference_has_every_name_that_a_face_exports(face):
     module = importlib.import_module(face)

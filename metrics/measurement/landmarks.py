@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.proportions import known_mean
 from medimg_eval.metrics.registry import ScoreTable, asked_metrics, metric, summary
 from medimg_eval.metrics.scores import LabelScore
 
@@ -133,7 +134,7 @@ def id_rate(rows: ScoreTable) -> float:
 
     In [0, 1]; NaN without reference landmarks. Landmarks of a case that has no prediction count as not identified.
     """
-    return _known_mean(rows.value)
+    return known_mean(rows.value)
 
 
 @_distance(title="d mean", source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)")
@@ -142,7 +143,7 @@ def d_mean(rows: ScoreTable) -> float:
 
     In mm; NaN without such landmarks. Missed ones do not enter: read it beside `id_rate`.
     """
-    return _known_mean(rows.value[rows.status == "present"])
+    return known_mean(rows.value[rows.status == "present"])
 
 
 @_distance(title="MRE", source="Wang et al., ISBI 2015 challenge on cephalometric landmarks")
@@ -152,7 +153,7 @@ def mre(rows: ScoreTable) -> float:
     In mm; NaN without landmarks. Each landmark weighs the same, however many its case has; the mean of
     `landmark_distance` in a table weighs each case the same.
     """
-    return _known_mean(rows.value)
+    return known_mean(rows.value)
 
 
 def landmark_scores(
@@ -244,8 +245,3 @@ def _missing_penalty(missed: Missed, diagonal: float) -> float:
     if missed == "skip":
         return math.nan
     return diagonal if missed == "diagonal" else float(missed)
-
-
-def _known_mean(values: npt.NDArray[np.float64]) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if defined.size else math.nan

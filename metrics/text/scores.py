@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 import medimg_eval
 from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.metrics.proportions import known_mean
 from medimg_eval.metrics.registry import ScoreTable, parse, required
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def text_scores(
         definition, parameter = parse(name)
         if definition.kind != "run":
             each[name] = measured.values(name)
-            values[name] = _known_mean(each[name])
+            values[name] = known_mean(each[name])
             continue
         rows, arguments = measured.rows(definition.needs), () if parameter is None else (parameter,)
         if definition.pieces is not None and definition.total is not None:
@@ -247,7 +248,7 @@ class _Measured:
         """Returns a metric's value by report, averaged over labels."""
         values = self.given(name)
         return np.array(
-            [_known_mean(np.array([*value.values()])) if isinstance(value, Mapping) else value for value in values],
+            [known_mean(np.array([*value.values()])) if isinstance(value, Mapping) else value for value in values],
             float,
         )
 
@@ -287,11 +288,6 @@ def _by_report(values: Any, cases: npt.NDArray[np.int64]) -> Real:
     by_report: Real = np.asarray(values, dtype=np.float64).copy()
     by_report[np.setdiff1d(np.arange(by_report.size), cases)] = math.nan
     return by_report
-
-
-def _known_mean(values: Real) -> float:
-    defined = values[~np.isnan(values)]
-    return float(defined.mean()) if defined.size else math.nan
 
 
 def _metric_signature(name: str, about: Sequence[str], language: str) -> str:

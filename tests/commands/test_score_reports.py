@@ -179,7 +179,7 @@ def test_given_texts_answer_by_case_and_say_what_they_lack(folder):
 
 
 def test_a_column_that_is_not_one_of_ours_is_refused():
-    with pytest.raises(UsageError, match="nothing called"):
+    with pytest.raises(UsageError, match="role is invalid"):
         ReportTable(root="x.csv", columns={"text": "a"})
 
 

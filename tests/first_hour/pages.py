@@ -4,8 +4,8 @@ A mark is a comment before a block, which no reader of the page sees:
 
     <!-- not run: weights (Qwen2.5-VL-7B) -->
 
-What a block prints may stand below it as `text`, behind the comment `<!-- printed -->`; a line `...` stands for lines
-that are left out.
+What a block prints may stand below it as `text`, behind the comment `<!-- printed -->`; a line `...` stands for
+lines that are left out.
 """
 
 from __future__ import annotations

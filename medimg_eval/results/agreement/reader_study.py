@@ -19,7 +19,7 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.agreement import fleiss_kappa, intraclass_correlation
-from medimg_eval.metrics.proportions import exact_interval
+from medimg_eval.metrics.proportions import exact_interval, known_mean
 from medimg_eval.results.statistics import Estimate
 from medimg_eval.results.table import Layout, Line, Sheet, Span, p_text
 from medimg_eval.trust import unguarded
@@ -244,7 +244,7 @@ def _grade_row(question: str, grades: Floats, generated: npt.NDArray[np.bool_], 
             f"{kind}_mean": float(answered.mean()) if answered.size else math.nan,
         }
         record |= {f"{kind}_{name}": float(q) for name, q in zip(("q1", "median", "q3"), quartiles, strict=True)}
-    apart = np.array([_known_mean(row[generated]) - _known_mean(row[~generated]) for row in grades])
+    apart = np.array([known_mean(row[generated]) - known_mean(row[~generated]) for row in grades])
     better = np.array([superiority(row[generated], row[~generated]) for row in grades])
     for name, values in (("difference", apart), ("superiority", better)):
         estimate = over_readers(values, level)
@@ -253,11 +253,6 @@ def _grade_row(question: str, grades: Floats, generated: npt.NDArray[np.bool_], 
     record["icc"] = intraclass_correlation(grades.T, "2,1")
     record["icc_consistency"] = intraclass_correlation(grades.T, "3,1")
     return record
-
-
-def _known_mean(values: Floats) -> float:
-    answered = values[~np.isnan(values)]
-    return float(answered.mean()) if answered.size else math.nan
 
 
 def _summary_text(record: Record, kind: str) -> str:

@@ -408,7 +408,7 @@ def test_corrections_are_counted_by_severity():
     assert value("corrections@urgent", {"corrections": found}) == 2
     assert value("corrections@not_actionable", {"corrections": found}) == 1
     assert value("corrections", {"corrections": read_corrections('{"corrections": []}')}) == 0
-    with pytest.raises(UsageError, match="no such severity"):
+    with pytest.raises(UsageError, match="severity of corrections is invalid"):
         value("corrections@urgently", {"corrections": found})
 
 
@@ -446,7 +446,7 @@ def test_medihall_is_the_mean_over_sentences_of_values_that_are_given():
 def test_medihall_wants_six_values_from_the_paper(given):
     with pytest.raises(UsageError, match="as numbers with slashes"):
         value(f"medihall@{given}", {"medihall": "correct"})
-    with pytest.raises(UsageError, match="no such kind"):
+    with pytest.raises(UsageError, match="kind of hallucinations is invalid"):
         value("hallucinations@correct", {"medihall": "correct"})
 
 

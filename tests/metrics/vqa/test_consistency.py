@@ -328,7 +328,7 @@ def test_every_protocol_says_what_a_table_needs():
     ours = [found for found in available("run").values() if found.function.__module__.endswith("vqa.question_sets")]
     assert {found.name for found in ours} == {
         *(name.partition("@")[0] for name in ALL),
-        *("macro_accuracy", "group_accuracy_probmed"),
+        *("macro_accuracy", "group_accuracy_probmed", "stance_consistency"),
     }
     for found in ours:
         assert found.definition.endswith(".")

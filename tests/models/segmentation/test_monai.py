@@ -99,7 +99,10 @@ def test_precomputed_names_the_file_it_misses_and_the_one_that_looks_like_it(tmp
 
 @pytest.mark.parametrize(
     ("settings", "words"),
-    [({"root": "/no/such"}, "no such folder; set model.root"), ({"pattern": "x.nii"}, r"expected \{case\}")],
+    [
+        ({"root": "/no/such"}, "no such folder; there is no folder .*; set model.root"),
+        ({"pattern": "x.nii"}, r"expected \{case\}"),
+    ],
 )
 def test_precomputed_refuses_settings_that_cannot_work(tmp_path, settings, words):
     with pytest.raises(UserError, match=words):

@@ -323,7 +323,7 @@ def test_images_that_are_there_twice_are_told(pictures, capsys):
     ("words", "code", "sentence"),
     [
         (["number=0"], 2, "number of at least 1"),
-        (["scale=1"], 2, "scale of at least 2"),
+        (["scale=1"], 2, "scale to be a whole number of at least 2, got 1"),
         (["questions={origin: x}"], 2, "a question cannot be called 'origin'"),
         (["questions=[a]"], 2, "expected questions to be name: wording"),
         (["questions={tmp}/none.yaml"], 1, "none.yaml: cannot be read; expected YAML"),
