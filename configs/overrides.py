@@ -241,7 +241,16 @@ def forced(words: Words) -> list[str]:
     if {"-m", "--multirun"} & set(words.flags):
         swept = {key for key, _, value in (word.partition("=") for word in words.overrides) if "," in value}
         open_to |= swept & set(GROUPS)
-    return [f"++{word}" if _sets_in(word, open_to) else word for word in map(_quoted, words.overrides)]
+    return [forced_word for word in map(_quoted, words.overrides) for forced_word in _forced_words(word, open_to)]
+
+
+def _forced_words(word: str, open_to: Collection[str]) -> list[str]:
+    """An override as Hydra takes it; `KEY={}` empties a setting first, into which it would merge."""
+    if not _sets_in(word, open_to):
+        return [word]
+    key, _, value = word.partition("=")
+    emptied = [f"++{key}=null"] if "." in key and value.replace(" ", "") == "{}" else []
+    return [*emptied, f"++{word}"]
 
 
 def _quoted(word: str) -> str:

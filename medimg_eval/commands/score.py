@@ -9,7 +9,7 @@ from omegaconf import DictConfig
 from medimg_eval.api import BELONGS, score
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import show, show_scored, warn_in_yellow
-from medimg_eval.commands.products.acceptance import finish_runs
+from medimg_eval.commands.products.acceptance import check_criteria, finish_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError
 from medimg_eval.file_scores import KINDS, score_files
@@ -26,6 +26,7 @@ def run(config: DictConfig) -> None:
         raise UsageError(
             "name what to score: run=DIR, a run folder; or files: " + ", ".join(f"{kind}=" for kind in KINDS)
         )
+    check_criteria(wanted)
     if named == ["run"]:
         settings: dict[str, Any] = {key: wanted.get(key) for key in RUN}
         runs = [score(str(folder), **settings) for folder in as_list(wanted["run"])]

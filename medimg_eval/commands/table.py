@@ -13,6 +13,7 @@ from medimg_eval.commands.console import runs_of, say_written, show
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UserError
 from medimg_eval.results import Table, write_all, write_card
+from medimg_eval.results.cards import read_checklists
 from medimg_eval.results.tables import tables_of
 
 
@@ -20,9 +21,12 @@ def run(config: DictConfig) -> None:
     """Prints the table, or each task's paper table; writes `out`.
 
     Raises:
+        UsageError: before that, when there is no such checklist.
         UserError: after that, when no run has a value, or none has one of a metric that was named.
     """
     wanted = plain(config)
+    names = [str(name) for name in as_list(wanted.get("checklists") or [])]
+    read_checklists(names)
     tables = tables_of(runs_of(wanted), wanted)
     for table in tables.values():
         show(table)
@@ -30,9 +34,8 @@ def run(config: DictConfig) -> None:
         folder = Path(wanted["out"])
         written = [file for stem, table in tables.items() for file in write_all(table, folder, stem)]
         if wanted["card"]:
-            checklists = [str(name) for name in as_list(wanted.get("checklists") or [])]
             cards = {stem.replace("table", "card", 1): table for stem, table in tables.items()}
-            written += [file for stem, table in cards.items() for file in write_card(table, folder, stem, checklists)]
+            written += [file for stem, table in cards.items() for file in write_card(table, folder, stem, names)]
         say_written(written)
     _fail_without_values(tables.values(), named=wanted["metrics"] is not None)
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from medimg_eval.api import estimate_sheet, run_checkpoints, run_estimates, run_tests
 from medimg_eval.commands.console import say, say_written, show, show_sheets
-from medimg_eval.commands.products.acceptance import finish_runs
+from medimg_eval.commands.products.acceptance import check_criteria, finish_runs
 from medimg_eval.configs.overrides import plain
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.shards import tells
@@ -41,6 +41,7 @@ def run(config: DictConfig) -> None:
     if wanted["estimate"]:
         show_sheets([estimate_sheet(run_estimates(wanted, HydraConfig.get().overrides.task))])
         return
+    check_criteria(wanted)
     done = run_tests(wanted, HydraConfig.get().overrides.task)
     if done := [result for result in done if tells(result.manifest, wanted["shard"], rank())]:
         folders = [result.folder for result in done]
@@ -50,6 +51,7 @@ def run(config: DictConfig) -> None:
 
 def _test_checkpoints(wanted: Mapping[str, Any]) -> None:
     """Evaluates new checkpoints, printing rows and curves; optionally waits for more."""
+    check_criteria(wanted)
     aside, first = Console(stderr=True), True
     while True:
         done = run_checkpoints(wanted, HydraConfig.get().overrides.task)

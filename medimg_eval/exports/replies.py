@@ -122,6 +122,7 @@ def export_lm_eval(run: RunResults, task: Task, out: Path) -> list[Path]:
 def export_vlmevalkit(run: RunResults, task: Task, out: Path) -> list[Path]:
     """Writes predictions as a table of VLMEvalKit, a column for each option."""
     from openpyxl import Workbook
+    from openpyxl.cell import WriteOnlyCell
 
     replies = list(_first_repeats(run, task))
     letters = sorted({letter for reply in replies if reply.case.question for letter in reply.case.question.options})
@@ -133,12 +134,19 @@ def export_vlmevalkit(run: RunResults, task: Task, out: Path) -> list[Path]:
         options = {} if question is None else question.options
         text = "" if question is None else question.text
         cells = [reply.case.id, text, *(options.get(letter, "") for letter in letters), reply.reference, reply.text]
-        sheet.append(cells)
+        sheet.append([_text_cell(WriteOnlyCell(sheet), cell) for cell in cells])
     model = run.manifest["model"]
     file = out / str(model) / f"{model}_{run.manifest['task']}.xlsx"
     with product(file) as partial:
         book.save(partial)
     return [file]
+
+
+def _text_cell(cell: Any, text: str) -> Any:
+    """A cell that holds the text, also one that begins as a formula does."""
+    cell.value = text
+    cell.data_type = "s"
+    return cell
 
 
 def export_rexrank(run: RunResults, task: Task, out: Path) -> list[Path]:

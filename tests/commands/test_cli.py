@@ -11,7 +11,7 @@ import pytest
 
 from medimg_eval.commands import COMMANDS
 from medimg_eval.commands.cli import start, take_apart
-from medimg_eval.configs.overrides import Words, forced
+from medimg_eval.configs.overrides import Words, composed, forced
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.system import uncollected
 from tests.conftest import environment
@@ -209,6 +209,14 @@ def test_keys_of_a_swept_group_are_set_in_every_job():
     ]
     words = take_apart(["test", "model=a", "model.x=1"])
     assert forced(words) == ["model=a", "model.x=1"]
+
+
+def test_empty_braces_empty_what_a_task_says(folder, capsys):
+    """Hydra alone would merge them with the task's, and change nothing."""
+    words = take_apart(["test", "task=c", "task.tools={}"])
+    assert forced(words) == ["task=c", "++task.tools=null", "++task.tools={}"]
+    assert dict(composed("test", ["task=medcta"]).task.tools)
+    assert dict(composed("test", ["task=medcta", "task.tools={}"]).task.tools) == {}
 
 
 def test_garbage_is_collected_as_before_after_a_command(capsys):

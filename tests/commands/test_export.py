@@ -320,3 +320,13 @@ def test_data_that_lie_elsewhere_are_asked_for_and_leave_no_folder(folder, monke
     assert "made, or name the data by root=" in " ".join(capsys.readouterr().err.split())
     assert not Path("given").exists()
     assert start(["export", f"run={run}", "to=rexrank", f"root={folder / 'mine.csv'}", "out=given"]) == 0
+
+
+def test_a_reply_that_begins_like_a_formula_comes_back_from_a_spreadsheet(folder):
+    rows = [{"id": "a", "question": "Which?", "options": {"A": "Liver", "B": "Lung"}, "reference": "B"}]
+    Path("asked.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("mine.jsonl").write_text(json.dumps({"id": "a", "prediction": "=B"}) + "\n")
+    assert start(["score", "answers=mine.jsonl", "references=asked.jsonl"]) == 0
+    assert start(["export", f"run={only_run(folder / 'runs')}", "to=vlmevalkit", "out=given"]) == 0
+    assert start(["import", "log=given", "runs=again"]) == 0
+    assert accuracy(only_run(folder / "again")) == [1]

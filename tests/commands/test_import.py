@@ -392,3 +392,80 @@ def test_options_lose_the_letters_they_begin_with_only_where_all_have_theirs():
     assert lettered(["A. x", "B. y"]) == {"A": "x", "B": "y"}
     assert lettered(["B. x", "A. y"]) == {"A": "B. x", "B": "A. y"}
     assert lettered(["A: x", "y"]) == {"A": "A: x", "B": "y"}
+
+
+def lm_eval_row(question, right, replies, arguments, **fields):
+    """A sample as lm-eval 0.4.13 writes it."""
+    hashes = dict.fromkeys(("doc_hash", "prompt_hash", "target_hash"), "a")
+    requests = {f"gen_args_{n}": {"arg_0": first, "arg_1": second} for n, (first, second) in enumerate(arguments)}
+    row = {"doc_id": 0, "doc": {"question": question}, "target": right, "arguments": requests}
+    return (
+        row | {"resps": [[reply] for reply in replies], "filtered_resps": replies, "filter": "none"} | hashes | fields
+    )
+
+
+def test_options_that_lm_eval_weighed_twice_for_mutual_information_count_once(folder):
+    likelihoods = [[str(value), "False"] for value in (-4, -1, -3, -2, -0.1, -9, -9, -9)]
+    arguments = [(context, f" {organ}") for context in ("Which organ pumps blood?", "") for organ in ORGANS]
+    row = lm_eval_row("Which organ pumps blood?", "1", likelihoods, arguments, acc=1.0, acc_mutual_info=1.0)
+    (log,) = read_logs(write_lines(folder / "samples_m_2026-01-01T00-00-00.0.jsonl", [row]))
+    (record,) = log.records
+    assert (record.prediction, record.reference) == ("B", "B")
+    assert dict(record.options) == dict(zip("ABCD", ORGANS, strict=True))
+
+
+def test_several_right_texts_and_replies_of_lm_eval_are_told_apart(folder):
+    asked = [("Which organ makes bile?", {"until": ["\n"]})]
+    row = lm_eval_row("Which organ makes bile?", "['Liver', 'hepar']", ["liver"], asked, exact_match=1.0)
+    row["resps"] = [["liver", "spleen"]]
+    (log,) = read_logs(write_lines(folder / "samples_s_2026-01-01T00-00-00.0.jsonl", [row]))
+    assert [(record.repeat, record.prediction, record.reference) for record in log.records] == [
+        (0, "liver", "Liver"),
+        (1, "spleen", "Liver"),
+    ]
+    assert [record.scores for record in log.records] == [{"exact_match": 1.0}, {}]
+
+
+def test_likelihoods_of_given_texts_are_no_replies(folder):
+    row = lm_eval_row("Bile is made by", "Liver", [["-0.1", "False"]], [("Bile is made by", "Liver")], acc=0)
+    file = write_lines(folder / "out" / "samples_given_2026-01-01T00-00-00.0.jsonl", [row])
+    with pytest.raises(UserError, match="no replies"):
+        read_logs(file)
+    weighed(folder / "out")
+    (log,) = read_logs(folder / "out")
+    assert log.dataset == "organs"
+    assert "no replies" in log.notes[0]
+
+
+def test_of_several_starts_in_a_folder_the_results_of_the_same_time_name_the_model(folder):
+    rows = [
+        {"doc_id": 0, "target": "A", "filtered_resps": "A.", "token_counts": [None], "doc_hash": "a", "input": "Which?"}
+    ]
+    for time, source in (("20260101_000000", "first"), ("20260102_000000", "second")):
+        write_lines(folder / "out" / f"{time}_samples_organs.jsonl", rows)
+        write_json(folder / "out" / f"{time}_results.json", {"model_source": source, "model_name": ""})
+    assert [log.model for log in read_logs(folder / "out")] == ["first", "second"]
+
+
+def test_what_a_request_of_helm_cost_is_no_score(folder):
+    run = helm(folder)
+    file = run / "per_instance_stats.json"
+    held = json.loads(file.read_text())
+    for instance in held:
+        for name in ("num_perplexity_tokens", "finish_reason_stop", "logprob", "max_prob"):
+            instance["stats"].append({"name": {"name": name, "split": "test"}, "count": 1, "mean": 1.0})
+    write_json(file, held)
+    (log,) = read_logs(run.parent)
+    assert {name for record in log.records for name in record.scores} == {"exact_match"}
+
+
+def test_folds_of_nnunet_become_one_table(folder):
+    trained = folder / "nnUNetTrainer__nnUNetPlans__2d"
+    for fold in range(2):
+        summary = json.loads(summary_of_nnunet(folder).read_text())
+        for case in summary["metric_per_case"]:
+            case["reference_file"] = case["reference_file"].replace("ct_", f"ct_{fold}")
+        write_json(trained / f"fold_{fold}" / "validation" / "summary.json", summary)
+    assert start(["import", f"log={trained}"]) == 0
+    (run,) = load_scores(folder / "imported" / "nnU-Net" / f"{trained.name}.csv")
+    assert set(run.scores["case"]) == {"ct_001", "ct_002", "ct_101", "ct_102"}

@@ -154,3 +154,18 @@ def test_a_task_may_state_what_it_accepts(tmp_path):
 def test_from_python_a_run_is_judged_once_it_is_there():
     with pytest.raises(UsageError, match=r"judge_runs\(load_runs"):
         medimg_eval.test("brain_tissue", "gaussian_mixture", accept={"dice": {"lower": 0.5}})
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("accept={dcie: {lower: 0.8}}", "dice"),
+        ("accept={dice: {lowr: 0.8}}", "dice has no key"),
+        ("accept={dice: {upper: 0.8}}", "higher is better"),
+        ("plan=plam.json", "plam.json: no such plan"),
+    ],
+)
+def test_a_misspelt_criterion_is_told_before_anything_is_scored(product, capsys, word, message):
+    assert score(word) == 2 - word.startswith("plan")
+    assert message in said(capsys)[1]
+    assert not Path("runs").exists()

@@ -7,13 +7,35 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from medimg_eval import metrics
 from medimg_eval.arguments import as_list
 from medimg_eval.commands.console import fail_if_cases_failed, printer, say, show_sheets
-from medimg_eval.errors import AcceptanceError, DeviationError, UserError
+from medimg_eval.errors import AcceptanceError, DeviationError, UsageError, UserError
 from medimg_eval.evaluation.run import write_json
 from medimg_eval.results import load_runs
-from medimg_eval.results.acceptance import ACCEPTANCE, Judgement, judge_runs
-from medimg_eval.results.runs import MANIFEST, read_manifest
+from medimg_eval.results.acceptance import ACCEPTANCE, Judgement, judge_runs, read_endpoints, read_plan
+from medimg_eval.results.runs import MANIFEST, is_known, read_manifest
+
+
+def check_criteria(wanted: Mapping[str, Any]) -> None:
+    """Refuses `accept=` and `plan=` that nothing can meet, before anything is scored.
+
+    Raises:
+        UsageError: `accept=` is misspelt, or names a metric that neither the registry, the command nor a run has.
+        UserError: there is no such plan.
+    """
+    if wanted.get("plan"):
+        read_plan(Path(str(wanted["plan"])).expanduser())
+    stated = read_endpoints(wanted["accept"]) if wanted.get("accept") else []
+    if unknown := [endpoint.metric for endpoint in stated if not is_known(endpoint.metric)]:
+        task = wanted.get("task", {})
+        if not isinstance(task, Mapping):  # of several tasks, each states its own metrics
+            return
+        named = [str(name) for held in (wanted, task) for name in as_list(held.get("metrics") or [])]
+        own = {part for name in named for part in (name, name.rpartition(".")[2])}
+        if wanted.get("run"):
+            own |= {str(name) for run in load_runs(as_list(wanted["run"])) for name in run.scores["metric"].unique()}
+        UsageError.refuse_unknown("accept: there is no metric", {*metrics.available(), *own}, *unknown)
 
 
 def finish_runs(folders: Sequence[Path], wanted: Mapping[str, Any]) -> None:

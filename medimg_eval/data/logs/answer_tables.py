@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
-from medimg_eval.data.logs.records import Log, LogRecord, letter_of, lettered, numbers_of
+from medimg_eval.data.logs.records import Log, LogRecord, first_right, letter_of, lettered, numbers_of
 from medimg_eval.data.tables import read_json, read_table
 from medimg_eval.errors import UserError
 
@@ -62,7 +60,7 @@ def read_vlmevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
             LogRecord(
                 str(row["index"]),
                 prediction,
-                letter_of(right, options) if options else _first_right(right),
+                letter_of(right, options) if options else first_right(right),
                 str(row.get("question", "")),
                 options,
                 scores=scores,
@@ -92,7 +90,7 @@ def read_medevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
             LogRecord(
                 str(row.get("id", index)),
                 str(row["response"]),
-                letter_of(right, options) if options else _first_right(right),
+                letter_of(right, options) if options else first_right(right),
                 str(row.get("question") or row.get("prompt") or ""),
                 options,
                 scores=numbers_of(scores),
@@ -100,19 +98,6 @@ def read_medevalkit(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
         )
     _refuse_twice(file, records)
     return Log("MedEvalKit", file, file.parent.parent.name, file.parent.name, records)
-
-
-def _first_right(right: Any) -> str:
-    """First right text of a cell's list, or the text."""
-    held = right
-    if isinstance(right, str) and right.startswith("["):
-        for read in (json.loads, ast.literal_eval):
-            try:
-                held = read(right)
-                break
-            except (ValueError, SyntaxError):
-                continue
-    return str(held[0]) if isinstance(held, Sequence) and not isinstance(held, str) and held else str(held)
 
 
 def _refuse_twice(file: Path, records: Sequence[LogRecord]) -> None:

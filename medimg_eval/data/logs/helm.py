@@ -11,6 +11,17 @@ from medimg_eval.data.logs.records import Log, LogRecord
 from medimg_eval.data.tables import read_json
 
 STATE, STATS, SPEC = "scenario_state.json", "per_instance_stats.json", "run_spec.json"
+COUNTERS = (
+    "num_",
+    "finish_reason_",
+    "logprob",
+    "max_prob",
+    "prompt_truncated",
+    "inference_",
+    "training_",
+    "batch_size",
+)
+"""How statistics begin that say what a request cost, not whether its reply is right."""
 
 
 def is_helm(folder: Path) -> bool:
@@ -67,7 +78,9 @@ def _read_scores(file: Path) -> dict[tuple[str, int], dict[str, float]]:
     for instance in read_json(file):
         if not instance.get("perturbation"):
             values: dict[str, Any] = {
-                stat["name"]["name"]: stat["mean"] for stat in instance["stats"] if stat.get("count")
+                stat["name"]["name"]: stat["mean"]
+                for stat in instance["stats"]
+                if stat.get("count") and not stat["name"]["name"].startswith(COUNTERS)
             }
             scores.setdefault((str(instance["instance_id"]), int(instance.get("train_trial_index", 0))), {}).update(
                 values

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.data.logs.records import Log, LogRecord, letter_of, lettered, numbers_of
+from medimg_eval.data.logs.records import Log, LogRecord, NoRepliesError, first_right, letter_of, lettered, numbers_of
 from medimg_eval.data.tables import read_json
 from medimg_eval.errors import UserError
 
 OWN = frozenset(("doc_id", "target", "resps", "filtered_resps", "doc_hash", "prompt_hash", "target_hash", "input"))
 """Fields that are no metrics."""
 DATED = re.compile(r"^(?:samples_(?P<lm>.+)_\d{4}-\d\d-\d\dT[\d.\-:]+|\d{8}_\d{6}_samples_(?P<lmms>.+))$")
+TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d.\-:]+\d|\d{8}_\d{6}")
+"""When a start was, in its files' names."""
 QUESTION = ("question", "query", "q", "problem", "input", "prompt")
 
 
@@ -28,52 +30,87 @@ def read_samples(file: Path, rows: Sequence[Mapping[str, Any]]) -> Log:
     The replies of others are the same.
 
     Raises:
+        NoRepliesError: the task weighs one given text for each question.
         UserError: a question has two different replies, as happens where a file was appended to.
     """
+    if _weighs_given_text(rows[0]):
+        raise NoRepliesError(
+            f"{file}: holds likelihoods of given texts and no replies; there is nothing to score again"
+        )
     program = "lm-eval" if "doc" in rows[0] or "arguments" in rows[0] else "lmms-eval"
     named = DATED.match(file.stem)
     task = next((name for name in named.groups() if name), file.stem) if named else file.stem
-    records: dict[str, LogRecord] = {}
+    records: dict[tuple[str, int], LogRecord] = {}
     for row in rows:
-        record = _make_record(row)
-        before = records.setdefault(record.case, record)
-        if before.prediction != record.prediction:
-            raise UserError(
-                f"{file}: question {record.case} has two replies; the file was appended to by a second start: keep "
-                "the lines of one"
-            )
+        for record in _make_records(row):
+            before = records.setdefault((record.case, record.repeat), record)
+            if before.prediction != record.prediction:
+                raise UserError(
+                    f"{file}: question {record.case} has two replies; the file was appended to by a second start: keep "
+                    "the lines of one"
+                )
     notes = []
+    if several := sum(first_right(row["target"]) != str(row["target"]) for row in rows):
+        notes.append(f"{several} of {len(rows)} samples have several right texts, of which the first is judged")
     if program == "lmms-eval":
         notes.append("lmms-eval keeps no options in its samples; name the task by task= to have them judged as options")
     return Log(program, file, _model_name(file), task, list(records.values()), notes)
 
 
 def _model_name(file: Path) -> str:
-    """Who replied, as the results beside the samples say, or else their folder."""
-    for results_file in sorted(file.parent.glob("*results*.json"), reverse=True):
+    """Who replied, as the results beside the samples say, or else their folder.
+
+    Several starts write into one folder: results of the samples' own time come first.
+    """
+    dated = TIME.search(file.stem)
+    results_files = sorted(file.parent.glob("*results*.json"), reverse=True)
+    for results_file in sorted(results_files, key=lambda other: dated is None or dated.group() not in other.name):
         held = read_json(results_file)
-        if isinstance(held, dict) and held.get("model_name"):
-            return str(held["model_name"]).replace("/", "_")
+        # lmms-eval has no model_name where a model was started without a checkpoint.
+        if isinstance(held, dict) and (name := held.get("model_name") or held.get("model_source")):
+            return str(name).replace("/", "_")
     return file.resolve().parent.name
 
 
-def _make_record(row: Mapping[str, Any]) -> LogRecord:
+def _make_records(row: Mapping[str, Any]) -> list[LogRecord]:
+    """A question's replies; the program scored the question, which stands by the first."""
     doc, arguments = row.get("doc") or {}, row.get("arguments") or {}
     weighed = [list(argument.values()) for argument in arguments.values() if isinstance(argument, Mapping)]
     replies = row["filtered_resps"]
+    if _weighs_options(weighed, replies):
+        asked = _count_options(weighed)
+        weighed, replies = weighed[:asked], replies[:asked]
     options = (
         lettered([option[1] for option in weighed]) if _weighs_options(weighed, replies) else _question_options(doc)
     )
-    reference = letter_of(row["target"], options)
+    reference = letter_of(first_right(row["target"]), options)
     if _weighs_options(weighed, replies):
         likelihoods = [float(reply[0]) for reply in replies]
-        prediction = list(options)[likelihoods.index(max(likelihoods))]
+        predictions = [list(options)[likelihoods.index(max(likelihoods))]]
     else:
-        prediction = _reply_text(row.get("resps", replies))
+        predictions = _reply_texts(row.get("resps", replies))
     question = next((str(doc[name]) for name in QUESTION if isinstance(doc.get(name), str)), "")
     asking = weighed[0][0] if weighed and isinstance(weighed[0][0], str) else row.get("input")
     scores = numbers_of({name: value for name, value in row.items() if name not in OWN})
-    return LogRecord(str(row["doc_id"]), prediction, reference, question or str(asking or ""), options, scores=scores)
+    case, text = str(row["doc_id"]), question or str(asking or "")
+    return [
+        LogRecord(case, prediction, reference, text, options, repeat, {} if repeat else scores)
+        for repeat, prediction in enumerate(predictions)
+    ]
+
+
+def _count_options(weighed: Sequence[Sequence[Any]]) -> int:
+    """How many options were asked; mutual information weighs each once more, without the question."""
+    half = len(weighed) // 2
+    again = weighed[half:]
+    twice = [option[1] for option in weighed[:half]] == [option[1] for option in again]
+    return half if twice and not any(str(option[0]).strip() for option in again) else len(weighed)
+
+
+def _weighs_given_text(row: Mapping[str, Any]) -> bool:
+    """Whether the model was only asked how likely one text is: a number, and whether it is its own."""
+    reply = row["filtered_resps"][0] if len(row["filtered_resps"]) == 1 else None
+    return isinstance(reply, list) and len(reply) == 2 and str(reply[1]) in {"True", "False"}
 
 
 def _weighs_options(weighed: Sequence[Sequence[Any]], replies: Any) -> bool:
@@ -94,8 +131,9 @@ def _question_options(doc: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _reply_text(held: Any) -> str:
-    """The reply in lists of one."""
-    while isinstance(held, list) and held:
+def _reply_texts(held: Any) -> list[str]:
+    """The replies to one request, in lists of one and as many as it was repeated."""
+    while isinstance(held, list) and len(held) == 1:
         held = held[0]
-    return "" if held is None or held == [] else str(held)
+    replies = held if isinstance(held, list) else [held]
+    return ["" if reply is None or reply == [] else str(reply) for reply in replies] or [""]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ from medimg_eval.data.logs.answer_tables import (
 from medimg_eval.data.logs.helm import is_helm, read_helm
 from medimg_eval.data.logs.inspect_logs import read_inspect
 from medimg_eval.data.logs.jsonl_samples import is_samples, read_samples
-from medimg_eval.data.logs.records import Log
+from medimg_eval.data.logs.records import Log, NoRepliesError
 from medimg_eval.errors import UserError, nearest_path
 
-PROGRAMS = ("lm-eval", "lmms-eval", "VLMEvalKit", "MedEvalKit", "inspect", "HELM")
+PROGRAMS = ("lm-eval", "lmms-eval", "VLMEvalKit", "MedEvalKit", "inspect", "HELM", "nnU-Net")
 READERS = (
     (is_samples, read_samples),
     (is_vlmevalkit, read_vlmevalkit),
@@ -38,10 +39,11 @@ def read_logs(path: Path) -> list[Log]:
         UserError: it is none that is known, or cannot be read.
     """
     if path.is_dir():
-        logs = list(_in_folder(path))
+        notes: list[str] = []
+        logs = list(_in_folder(path, notes))
         if not logs:
-            raise UserError(f"{path}: holds no log of {', '.join(PROGRAMS)}")
-        return logs
+            raise UserError("\n".join([f"{path}: holds no log of {', '.join(PROGRAMS)}", *notes]))
+        return [replace(logs[0], notes=[*logs[0].notes, *notes]), *logs[1:]]
     if path.suffix == ".pkl":
         raise UserError(f"{path}: is a pickle, which can run code when it is read; have the program write xlsx or json")
     if not path.is_file():
@@ -52,7 +54,8 @@ def read_logs(path: Path) -> list[Log]:
     return [log]
 
 
-def _in_folder(folder: Path) -> Iterator[Log]:
+def _in_folder(folder: Path, notes: list[str]) -> Iterator[Log]:
+    """Logs in a folder; `notes` is told of those without replies."""
     inner = sorted({file.parent for file in folder.rglob("scenario_state.json")})
     for path in inner:
         yield read_helm(path)
@@ -62,7 +65,11 @@ def _in_folder(folder: Path) -> Iterator[Log]:
     for file in files:
         parts = file.stem.split("_")
         if not any((file.parent, "_".join(parts[:end])) in stems for end in range(1, len(parts))):
-            log = _read_log(file)
+            try:
+                log = _read_log(file)
+            except NoRepliesError as error:
+                notes.append(str(error))
+                continue
             if log is not None:
                 yield log
 

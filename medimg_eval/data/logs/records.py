@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections import Counter
@@ -16,6 +17,10 @@ from medimg_eval.errors import UserError
 
 LABEL = re.compile(r"^\s*\(?([A-Z])\s*[.:)]\s*")
 """The letter that some programs keep before an option."""
+
+
+class NoRepliesError(UserError):
+    """A log of scores alone."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +93,19 @@ def letter_of(right: Any, options: Mapping[str, str], first: int = 0) -> str:
         return list(options)[int(text_) - first]
     letters = [letter for letter, text in options.items() if text.casefold() == text_.casefold()]
     return letters[0] if len(letters) == 1 else label.group(1) if label and label.group(1) in options else text_
+
+
+def first_right(right: Any) -> str:
+    """First right text of a cell's list, or the text."""
+    held = right
+    if isinstance(right, str) and right.startswith("["):
+        for read in (json.loads, ast.literal_eval):
+            try:
+                held = read(right)
+                break
+            except (ValueError, SyntaxError):
+                continue
+    return str(held[0]) if isinstance(held, Sequence) and not isinstance(held, str) and held else str(held)
 
 
 def numbers_of(values: Mapping[str, Any]) -> dict[str, float]:

@@ -43,7 +43,7 @@ class Checklist(NamedTuple):
     """What of the source was read to write the items, where it was not the published checklist itself."""
 
 
-def checklists(names: Sequence[str] = USUAL) -> tuple[Checklist, ...]:
+def read_checklists(names: Sequence[str] = USUAL) -> tuple[Checklist, ...]:
     """Checklists by name, in order; UsageError for unknown names."""
     UsageError.refuse_invalid("checklist", CHECKLISTS, *names)
     return tuple(map(_read_checklist, names))

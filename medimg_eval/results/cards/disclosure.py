@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medimg_eval.arguments import grouped
-from medimg_eval.results.cards.checklists import USUAL, Checklist, Item, checklists
+from medimg_eval.results.cards.checklists import USUAL, Checklist, Item, read_checklists
 from medimg_eval.results.cards.manifest_facts import SECTIONS, Facts, gather
 from medimg_eval.results.table import escape_markdown, write_texts
 
@@ -84,7 +84,7 @@ class Disclosure:
             },
             "footnotes": list(self.footnotes),
             "authors": list(BEYOND),
-            "checklists": [self._filled(checklist) for checklist in checklists(self.checklists)],
+            "checklists": [self._filled(checklist) for checklist in read_checklists(self.checklists)],
         }
 
     def _filled(self, checklist: Checklist) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Disclosure:
             yield from (f"| {title} | {escape_markdown(self.told(name))} |" for name, title in names.items())
         yield from ["", "## What stands below the table", ""]
         yield from (f"- {escape_markdown(note)}" for note in self.footnotes)
-        for checklist in checklists(self.checklists):
+        for checklist in read_checklists(self.checklists):
             yield from ["", f"## {checklist.name}", "", f"Items in our words, after {checklist.source}.", ""]
             yield from [f"What of it was read: {checklist.read}.", ""] if checklist.read else []
             yield from ["| Item | Asks for | Answer |", "| ---: | --- | --- |"]
@@ -136,7 +136,7 @@ def disclose(table: Table, names: Sequence[str] = USUAL) -> Disclosure:
         UserError: If a manifest cannot be read.
         UsageError: If there is no such checklist.
     """
-    checklists(names)
+    read_checklists(names)
     layout = table.layout()
     return Disclosure(layout.caption, gather(table), tuple(layout.footnotes), tuple(names))
 

@@ -8,7 +8,7 @@ import pytest
 
 from medimg_eval.errors import UsageError
 from medimg_eval.results import build_table, disclose, load_runs, load_scores, write_card
-from medimg_eval.results.cards.checklists import checklists
+from medimg_eval.results.cards.checklists import read_checklists
 from medimg_eval.results.cards.manifest_facts import SECTIONS
 
 ROWS = [(f"c{i}", f"p{i % 3}", "a", "dice", i / 10, "present") for i in range(6)]
@@ -114,7 +114,7 @@ def test_of_given_scores_nearly_all_is_unknown(tmp_path):
         *("cases", "left_out", "attributes", "resampled", "names", "baselines", "metrics", "signature"),
         *("intervals", "tests", "results", "failures", "undefined", "warnings"),
     }
-    item = next(one for one in checklists()[0].items if one.number == "7")
+    item = next(one for one in read_checklists()[0].items if one.number == "7")
     assert card.answer(item) == "Unknown: source, reference, access, licence, fingerprint of cases and files."
 
 
@@ -125,7 +125,7 @@ def test_an_unfinished_run_has_a_card(write_run):
 
 
 def test_items_are_numbered_without_gaps_and_name_facts():
-    claim, generative = checklists()
+    claim, generative = read_checklists()
     assert [item.number for item in claim.items] == [str(number) for number in range(1, 45)]
     parts = [tuple(map(int, item.number.split("."))) for item in generative.items]
     assert parts == sorted(parts)
@@ -147,7 +147,7 @@ def test_items_are_numbered_without_gaps_and_name_facts():
     ],
 )
 def test_further_checklists_are_whole_and_say_what_was_read(name, rows, last):
-    (found,) = checklists([name])
+    (found,) = read_checklists([name])
     numbers = [item.number for item in found.items]
     assert len(set(numbers)) == rows
     assert numbers[-1] == last
@@ -160,7 +160,7 @@ def test_further_checklists_are_whole_and_say_what_was_read(name, rows, last):
 
 def test_numbers_of_further_checklists_have_no_gaps():
     for name in ("stard_ai", "tripod_ai", "tripod_llm", "metrics", "decide_ai"):
-        (found,) = checklists([name])
+        (found,) = read_checklists([name])
         heads = dict.fromkeys(item.number.rstrip("abcdefg") for item in found.items)
         arabic = sorted(int(one) for one in heads if one.isdigit())
         assert arabic == list(range(1, len(arabic) + 1)), name
