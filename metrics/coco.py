@@ -234,7 +234,7 @@ def coco_ap(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
                 read = np.take(recalls, true.astype(np.intp) + first)
                 read[:, 1:] -= read[:, :-1].copy()
                 sums += (best * read).sum(axis=1)
-            return sums / (len(RECALLS) * len(hits))
+            return np.minimum(sums / (len(RECALLS) * len(hits)), 1.0)  # sums of shares pass 1 by a last digit
 
         return judge
 
@@ -271,7 +271,7 @@ def coco_ar(rows: ScoreTable, of: str = "") -> Callable[[Floats], Floats]:
         share = (states == ord("h")).mean(axis=1) * (label.ranks < most)
         held = np.flatnonzero(share)
         candidates, share = label.candidates[held], share[held]
-        return lambda times, objects: quotient(np.take(times, candidates, axis=1) @ share, objects)
+        return lambda times, objects: np.minimum(quotient(np.take(times, candidates, axis=1) @ share, objects), 1.0)
 
     return _over_labels(rows, of, of_label)
 

@@ -21,6 +21,9 @@ def _asks(path):
         for line in text.splitlines()
         if "/protocol@" in line
     ]
+    named += [
+        CONFIGS / "task" / folder / f"{name}.yaml" for folder, name in re.findall(r"/task/(\w+)@_here_: (\w+)", text)
+    ]
     siblings = (path.with_name(f"{name}.yaml") for name in re.findall(r"^  - (\w+)$", text, re.MULTILINE))
     named += [sibling for sibling in siblings if sibling.is_file()]  # a task may start from another of its folder
     return "QuestionTask" in text or "tasks.questions" in text or any("Question" in one.read_text() for one in named)
