@@ -185,7 +185,7 @@ def _explain_config(chain: Sequence[BaseException], words: Words | None) -> Usag
     others = [name for name in keys if name.startswith(f"{parent}.") and "._" not in name] if parent in keys else keys
     hint = nearest(key, others).partition(" (")[0] if others else ""
     shown = f"python -m medimg_eval {words.command} --help shows the keys, +{key}=VALUE adds one"
-    return UsageError(f"key is invalid: expected one of `{words.command}`, got {key!r}{hint}; {shown}")
+    return UsageError(f"key is invalid: expected one of the keys of `{words.command}`, got {key!r}{hint}; {shown}")
 
 
 def _keys(words: Words, leaving_out: str) -> list[str]:

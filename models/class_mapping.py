@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from importlib import resources
 from typing import Any
 
@@ -165,6 +166,7 @@ def translation(
     return Translation(dict(classes), targets, dropped)
 
 
+@lru_cache(maxsize=1 << 14)  # asked of each class of each case
 def plain(name: str) -> str:
     """Name in lower case, its words parted in one way."""
     return " ".join(name.lower().replace("_", " ").replace("-", " ").split())

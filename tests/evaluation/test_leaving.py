@@ -319,7 +319,7 @@ def test_what_is_scored_again_obeys_too(settings, chat):
 @pytest.mark.parametrize("value", CARDS, ids=called)
 def test_a_fit_sends_its_scores_to_no_tracker_that_it_may_not(value, settings, write_dataset, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    monkeypatch.setattr("medimg_eval.evaluation.fitting.fit._train_candidate", lambda *_: 0.5)
+    monkeypatch.setattr("medimg_eval.evaluation.fitting.fit_over_epochs.train_over_epochs", lambda *_: 0.5)
     root = write_dataset(1, fit=1, validate=1)
     for said in (None, "yes"):
         settings.config, settings.run = {"may_leave": said}, settings.runs / str(said)

@@ -5,40 +5,28 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-import pickle
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
-
-import lightning.pytorch as pl
-from lightning.pytorch.callbacks import (
-    EarlyStopping,
-    EMAWeightAveraging,
-    LearningRateMonitor,
-    ModelCheckpoint,
-)
-from lightning.pytorch.loggers import Logger
+from typing import TYPE_CHECKING
 
 from medimg_eval.case import Case
-from medimg_eval.data.datamodule import CaseDataModule
 from medimg_eval.data.leaks import find_leaks, note_leaks
-from medimg_eval.errors import UsageError, UserError, interruptions
+from medimg_eval.errors import UsageError, UserError
 from medimg_eval.evaluation.fitting.fit_at_once import learn_at_once
 from medimg_eval.evaluation.identity import data_fingerprint, slug
 from medimg_eval.evaluation.leaving import note_sent, permit, permit_trackers
-from medimg_eval.evaluation.lightning_modules import FitModule, require_trainable
 from medimg_eval.evaluation.model_spec import ModelSpec
-from medimg_eval.evaluation.plan import begin, placed, prepare_model, task_identity
-from medimg_eval.evaluation.predict import model_info
+from medimg_eval.evaluation.plan import begin, placed, task_identity
 from medimg_eval.evaluation.run import Run, now
 from medimg_eval.evaluation.settings import Settings
-from medimg_eval.evidence import EMPTY_EVIDENCE
 from medimg_eval.metrics import parse
 from medimg_eval.metrics.registry import required
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task
+
+if TYPE_CHECKING:
+    from lightning.pytorch.loggers import Logger
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +95,7 @@ def fit(
             scored = "" if best_before is None else f", with val/{task.monitor} {best_before:.4f}"
             log.info("%s: was fitted before%s", folder, scored)
             return folder
-        loggers_ = list(loggers(folder))
+        loggers_ = [] if at_once else list(loggers(folder))  # of epochs, which a head that is fitted at once has not
         sent = permit(task, settings.may_leave, "model", candidate.name, candidate.model, ["images", "questions"])
         sent += permit_trackers(task, settings.may_leave, loggers_)
         begin(run, "fit", task, candidate, settings, fingerprint, work_left=True)
@@ -122,51 +110,13 @@ def fit(
         if at_once:
             best = learn_at_once(task, candidate, cases, settings, run)
         else:
-            best = _train_candidate(task, candidate, recipe, settings, run, loggers_)
+            from medimg_eval.evaluation.fitting.fit_over_epochs import train_over_epochs
+
+            best = train_over_epochs(task, candidate, recipe, settings, run, loggers_)
         if best is not None:
             run.note(best_score=best)
         run.note(status="finished", ended=now())
     return folder
-
-
-def _train_candidate(
-    task: Task, candidate: ModelSpec, recipe: Recipe, settings: Settings, run: Run, loggers: Sequence[Logger]
-) -> float:
-    model: Any = candidate.model
-    require_trainable(model, candidate.name)
-    prepare_model(task, model, task.cases("fit"))
-    model.train()  # what was loaded may come as it is used
-    context = task.context(task.cases("validate"), {}, EMPTY_EVIDENCE)
-    run.note(model_info=model_info(candidate))
-    data = CaseDataModule(
-        task,
-        batch_size=settings.batch_size or 1,
-        num_workers=settings.num_workers,
-        sample=partial(model.training_samples, labels=task.numbered_labels()),
-        cache=settings.cache,
-    )
-    best, callbacks = _make_callbacks(task, recipe, run.folder)
-    trainer = settings.trainer(callbacks=callbacks, logger=list(loggers), enable_model_summary=False)
-    # What is logged beside the monitored metric takes no time, and no further model; metrics of masks take longer than
-    # training does.
-    quick = () if task.codec.heavy else task.case_metrics
-    also = [name for name in quick if not (required(name) or parse(name)[0].intermediate)]
-    module = FitModule(task, model, lr=recipe.lr, weight_decay=recipe.weight_decay, warmup=recipe.warmup, also=also)
-    module.context = context
-    last = run.folder / "checkpoints" / "last.ckpt"
-    try:
-        with interruptions():
-            trainer.fit(module, datamodule=data, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UserError(
-            f"{last}: holds objects, which a checkpoint of fit does not, and is not loaded; remove {run.folder}"
-        ) from error
-    if best.best_model_score is None or not best.best_model_score.isfinite():
-        raise UserError(f"{run.folder}: no validation could be judged by {task.monitor}; look at the cases to validate")
-    keep = getattr(model, "keep_fitted", None)
-    if callable(keep) and settings.rank == 0:
-        run.note(fitted=keep(run.folder / "checkpoints" / "best.ckpt", run.folder))
-    return float(best.best_model_score)
 
 
 def _refuse_unfollowable(task: Task) -> None:
@@ -182,22 +132,6 @@ def _refuse_unfollowable(task: Task) -> None:
             f"task.monitor is {task.monitor}, which needs {' and '.join(needs)}; fit follows metrics that take no "
             "other model, such as rouge_l"
         )
-
-
-def _make_callbacks(task: Task, recipe: Recipe, folder: Path) -> tuple[ModelCheckpoint, list[pl.Callback]]:
-    higher = parse(task.monitor)[0].higher_is_better
-    watched: dict[str, Any] = {"monitor": f"val/{task.monitor}", "mode": "max" if higher else "min"}
-    best, last = (
-        ModelCheckpoint(folder / "checkpoints", filename=name, enable_version_counter=False, **options)
-        # `save_last` would only follow the best one; training goes on from the end of any epoch.
-        for name, options in (("best", watched), ("last", {"every_n_epochs": 1, "save_on_train_epoch_end": True}))
-    )
-    callbacks: list[pl.Callback] = [best, last, LearningRateMonitor("epoch")]
-    if recipe.patience is not None:
-        callbacks.append(EarlyStopping(patience=recipe.patience, check_finite=False, **watched))
-    if recipe.ema is not None:
-        callbacks.append(EMAWeightAveraging(decay=recipe.ema))
-    return best, callbacks
 
 
 def _keep_apart(task: Task, cases: Mapping[str, Sequence[Case]]) -> None:

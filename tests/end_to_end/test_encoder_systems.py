@@ -1,0 +1,185 @@
+"""Systems of encoders, slides and risk, from their files to their paper's table in at most three commands.
+
+The encoder, where pictures are shown, is one that our own `fit` trained on phantoms.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from medimg_eval.commands.cli import start
+from tests.helpers import encoder_sets, hest_files
+from tests.helpers.benchmark_files import config, task
+
+pytestmark = pytest.mark.long
+
+NETWORK = "test_resnet"
+QUICK = ["trainer.accelerator=cpu", "num_workers=0", "score_workers=0"]
+EPOCH = ["trainer.max_epochs=1", "trainer.check_val_every_n_epoch=1"]
+
+
+@pytest.fixture(scope="module")
+def phantom_encoder(tmp_path_factory):
+    """Words that name the backbone that `fit` trained on X-ray phantoms as a probe's encoder."""
+    folder = tmp_path_factory.mktemp("phantom_encoder")
+    words = ["fit", "task=phantom_findings", "task.layout.count=16", f"task.layout.root={folder}/phantoms"]
+    words += ["~task.expected", "model=timm_classifier", f"model.backbone={NETWORK}", *QUICK[:2], *EPOCH]
+    assert start([*words, f"run={folder}/fit"]) == 0
+    weights = folder / "fit/checkpoints/best.ckpt"
+    return [
+        "+model@model.encoder=timm_encoder",
+        f"model.encoder.backbone={NETWORK}",
+        f"model.encoder.weights={weights}",
+    ]
+
+
+def sized(name, root, parts=("fit", "validate", "test"), **changes):
+    """Words that state how many cases a fixture has where the card states the release's number."""
+    made, expected = task(name, root, **changes), config(name).get("expected") or {}
+    of_split = {made.splits[part]: len(made.cases(part)) for part in parts if part in made.splits}
+    of_part = {part: len(made.cases(part)) for part in parts if part in made.splits}
+    return [f"task.expected.{key}={(of_split | of_part)[key]}" for key in expected]
+
+
+def run_commands(name, root, fit, trained=(), asked=(), changes=None):
+    """`fit`, `test` and `table` of a task; returns the table's rows as text."""
+    folder = root.parent
+    shared = [
+        f"task={name}",
+        f"task.layout.root={root}",
+        *sized(name, root, **(changes or {})),
+        *fit,
+        *QUICK[:2],
+    ]
+    assert start(["fit", *shared, *trained, f"run={folder}/FIT"]) == 0
+    assert start(["test", *shared, f"model.checkpoint={folder}/FIT", QUICK[2], *asked, f"run={folder}/RUN"]) == 0
+    return table_of(folder / "RUN")
+
+
+def table_of(run, *words):
+    """What `table` writes of a run without failures."""
+    out = run.parent / "table"
+    assert start(["table", f"runs={run}", "resamples=20", f"out={out}", *words]) == 0
+    manifests = [json.loads(path.read_text()) for path in run.rglob("manifest.json")]
+    assert {manifest["status"] for manifest in manifests} == {"finished"}
+    assert not any(manifest.get("failed_cases") for manifest in manifests)
+    text = (out / "table.csv").read_text()
+    assert text.count("\n") > 1
+    return text
+
+
+def folder_of(tmp_path):
+    root = tmp_path / "data"
+    root.mkdir()
+    return root
+
+
+TILES = {
+    "pcam": (encoder_sets.write_pcam, "probe"),  # self-supervision for histopathology, and eva
+    "mhist": (encoder_sets.write_mhist, "knn_probe"),
+    "crc_100k": (encoder_sets.write_crc, "owkin_probe"),  # Phikon-v2's tiles
+    "medmnist_breast": (encoder_sets.write_medmnist, "probe"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(TILES))
+def test_tiles_go_through_an_encoder_of_phantoms_to_a_table(name, tmp_path, phantom_encoder):
+    write, model = TILES[name]
+    root = folder_of(tmp_path)
+    write(root)
+    words = [f"model={model}", *phantom_encoder]
+    words += ["model.head.members=2"] if model == "owkin_probe" else []
+    words += ["model.grid.k=[1,3]"] if model == "knn_probe" else []
+    assert "auroc" in run_commands(name, root, words).lower()
+
+
+def test_hest_goes_from_patches_and_counts_to_the_mean_over_genes_and_folds(tmp_path, phantom_encoder):
+    hest_files.write(tmp_path / "IDC", samples=3)
+    words = ["model=hest_probe", *phantom_encoder, "model.head.components=4", "folds=all"]
+    assert "pearson" in run_commands("hest_idc", tmp_path / "IDC", words).lower()
+
+
+def test_gpfms_slides_are_classed_by_its_own_abmil(tmp_path):
+    root = folder_of(tmp_path)
+    encoder_sets.write_gpfm(root)
+    head = "{name: abmil, hidden: 16, attention: 8, gated: false, rate: 2.0e-3, decay: 1.0e-4, epochs: 3}"
+    text = run_commands("gpfm_nsclc", root, ["model=abmil", f"model.head={head}", "task.protocol=published"])
+    assert "auroc" in text.lower()
+
+
+def test_gpfms_survival_is_tested_in_each_of_its_folds(tmp_path):
+    root = folder_of(tmp_path)
+    encoder_sets.write_gpfm_survival(root)
+    words = ["model=abmil", "model.head.hidden=16", "model.head.attention=8", "model.head.epochs=2", "folds=all"]
+    assert "c_index" in run_commands("gpfm_survival_luad", root, words).lower()
+
+
+@pytest.mark.parametrize(("name", "model"), [("pathobench", "patho_bench_probe"), ("pathobench_survival", "cox_probe")])
+def test_patho_benchs_tables_and_features_go_through_its_probe(name, model, tmp_path):
+    root = tmp_path / "data"
+    encoder_sets.write_patho_bench(root, survives=model == "cox_probe")
+    store = {"layout": {"store": "by_slide_id"}}
+    words = [f"model={model}", "task.layout.store=by_slide_id", "folds=all"]
+    words += ["model.grid={}", "+model.head.alpha=0.07"] if model == "cox_probe" else []
+    run_commands(name, root, words, changes=store)
+
+
+def test_benchx_tunes_a_backbone_on_its_lists(tmp_path):
+    root = folder_of(tmp_path)
+    encoder_sets.write_benchx(root)
+    words = ["model=timm_classifier", f"model.backbone={NETWORK}"]
+    assert "auroc" in run_commands("benchx_nih", root, words, EPOCH).lower()
+
+
+def test_swinchex_tunes_a_backbone_on_its_lists(tmp_path):
+    root = folder_of(tmp_path)
+    encoder_sets.write_swinchex(root)
+    words = ["model=timm_classifier", f"model.backbone={NETWORK}"]
+    assert "auroc" in run_commands("swinchex_nih", root, words, EPOCH).lower()
+
+
+def test_olives_biomarkers_disease_and_treatment(tmp_path, phantom_encoder):
+    root = folder_of(tmp_path)
+    encoder_sets.write_olives(root)
+    tuned = ["model=timm_classifier", f"model.backbone={NETWORK}"]
+    assert "auroc" in run_commands("olives_biomarkers", root, tuned, EPOCH).lower()
+
+
+@pytest.mark.parametrize("name", ["olives_disease", "olives_treatment"])
+def test_olives_fuses_scans_fundus_and_values(name, tmp_path, phantom_encoder):
+    root = folder_of(tmp_path)
+    encoder_sets.write_olives(root)
+    words = ["model=fusion_probe", *phantom_encoder, "task.layout.values=[BCVA,CST]"]
+    changes = {"layout": {"values": ["BCVA", "CST"]}}
+    conditions = ["conditions=[without_oct,only_values]"]
+    run_commands(name, root, words, asked=conditions, changes=changes)
+    assert "only_values" in table_of(tmp_path / "RUN", "by=condition")
+
+
+def test_pillars_risk_of_lung_cancer_by_year(tmp_path):
+    root = folder_of(tmp_path)
+    encoder_sets.write_nlst(root, tmp_path / "risks.csv")
+    survival = "{" + ",".join(f"{year}: S{year}" for year in range(1, 7)) + "}"
+    words = ["test", "task=nlst_risk", f"task.layout.root={root}", *sized("nlst_risk", root, ("test",)), *QUICK]
+    words += ["model=precomputed_risks", f"model.root={tmp_path}/risks.csv", f"model.survival={survival}"]
+    assert start([*words, f"run={tmp_path}/RUN"]) == 0
+    assert "c_index" in table_of(tmp_path / "RUN").lower()
+
+
+def test_t3_merges_two_models_in_domain_on_new_classes_and_corrupted(tmp_path):
+    root = folder_of(tmp_path)
+    encoder_sets.write_t3_cells(root)
+    folders = [encoder_sets.write_clip(tmp_path / f"clip{seed}", seed) for seed in range(2)]
+    words = ["test", "suite=t3_cells", "model=merged_clip", *QUICK, f"runs={tmp_path}/RUNS"]
+    words += [
+        f"model.general.model_name=null model.general.checkpoint={folders[0]}",
+        f"model.tuned.checkpoint={folders[1]}",
+    ]
+    words[-2:-1] = words[-2].split()
+    for name in ("medmnist_blood", "medimeta_c_pbc", "medmnist_c_blood"):
+        words.append(f"tasks.{name}.layout.root={root}")
+        words += [f"~tasks.{name}.expected"] if config(name).get("expected") else []
+    assert start(words) == 0
+    text = table_of(Path(tmp_path) / "RUNS", "by=severity", "metrics=[top1_accuracy,corruption_error]")
+    assert "corruption" in text.lower()

@@ -1,0 +1,221 @@
+"""Small sets of encoders, slides and risk in their authors' layouts, large enough to fit and test a head."""
+
+import csv
+import json
+
+import h5py
+import numpy as np
+import pandas as pd
+import torch
+
+from tests.helpers.benchmark_files import config, picture, volume
+
+EDGE = 24
+
+
+def tile(number, seed, edge=EDGE):
+    """An RGB picture whose colour tells the number of its class, under noise."""
+    random = np.random.default_rng(seed)
+    colour = np.array([(40 + 53 * number) % 256, (200 + 91 * number) % 256, (90 + 29 * number) % 256])
+    return np.clip(colour + random.normal(0, 12, (edge, edge, 3)), 0, 255).astype(np.uint8)
+
+
+def write_crc(root):
+    """NCT-CRC-HE: a folder for each of nine classes, two sets side by side."""
+    for folder, count in (("NCT-CRC-HE-100K", 6), ("CRC-VAL-HE-7K", 2)):
+        for number, name in enumerate(config("crc_100k").classes):
+            for index in range(count):
+                picture(root / folder / name / f"{name}-{folder[:3]}{index}.tif", tile(number, 100 * number + index))
+
+
+def write_pcam(root):
+    """PatchCamelyon: images and labels in files of their own, for each split."""
+    for place, (split, count) in enumerate((("train", 16), ("valid", 6), ("test", 8))):
+        labels = np.arange(count) % 2
+        with h5py.File(root / f"camelyonpatch_level_2_split_{split}_x.h5", "w") as file:
+            file["x"] = np.stack([tile(label, 100 * place + index) for index, label in enumerate(labels)])
+        with h5py.File(root / f"camelyonpatch_level_2_split_{split}_y.h5", "w") as file:
+            file["y"] = labels.astype(np.uint8).reshape(-1, 1, 1, 1)
+
+
+def write_mhist(root):
+    """MHIST: a table of votes and splits beside its pictures."""
+    lines = ["Image Name,Majority Vote Label,Number of Annotators who Selected SSA (Out of 7),Partition"]
+    for index in range(24):
+        name, is_sessile = f"MHIST_{index}.png", index % 2
+        picture(root / "images" / name, tile(is_sessile, index))
+        lines.append(f"{name},{('HP', 'SSA')[is_sessile]},{1 + 5 * is_sessile},{'test' if index > 15 else 'train'}")
+    (root / "annotations.csv").write_text("\n".join(lines) + "\n")
+
+
+def write_medmnist(root):
+    """MedMNIST's breast set: one .npz with six arrays."""
+    arrays = {}
+    for place, (split, count) in enumerate((("train", 16), ("val", 6), ("test", 8))):
+        labels = np.arange(count) % 2
+        shown = [tile(label, 100 * place + index, 28)[..., 0] for index, label in enumerate(labels)]
+        arrays |= {f"{split}_images": np.stack(shown), f"{split}_labels": labels.reshape(-1, 1).astype(np.uint8)}
+    np.savez(root / "breastmnist.npz", **arrays)
+
+
+def bag(number, seed, tiles=6, length=8):
+    """Features of a slide's tiles, whose mean tells the number of its class."""
+    random = np.random.default_rng(seed)
+    return (random.normal(0, 1, (tiles, length)) + 2 * number * (np.arange(length) < 2)).astype(np.float32)
+
+
+def write_gpfm(root, name="gpfm_nsclc"):
+    """GPFM: a table, one list of three columns, and features as CLAM leaves them; patients stay in one part."""
+    layout, classes = config(name).layout, list(config(name).classes)
+    folder = root / "features/pt_files"
+    folder.mkdir(parents=True)
+    slides = [f"TCGA-{index:02d}-A{index:03d}-01Z-00-DX1.UUID{index}" for index in range(10 * len(classes))]
+    lines, parts = ["dir,case_id,slide_id,label"], {"train": [], "val": [], "test": []}
+    for index, slide in enumerate(slides):
+        number = index % len(classes)
+        torch.save(torch.from_numpy(bag(number, index)), folder / f"{slide}.pt")
+        lines.append(f"/elsewhere,{slide},{slide},{classes[number]}")
+        parts[("train", "train", "train", "val", "test")[index // len(classes) % 5]].append(slide)
+    for path in (layout.table, layout.splits.table):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+    (root / layout.table).write_text("\n".join(lines) + "\n")
+    pd.DataFrame({part: pd.Series(names) for part, names in parts.items()}).to_csv(root / layout.splits.table)
+
+
+def write_gpfm_survival(root, name="gpfm_survival_luad"):
+    """GPFM's survival: five columns of folds, several slides of a patient in one cell."""
+    table = root / config(name).layout.table
+    table.parent.mkdir(parents=True)
+    folder = root / "features/pt_files"
+    folder.mkdir(parents=True)
+    lines = ["Study,case_id,survival_months,censorship,slide_id,Fold 0,Fold 1,Fold 2,Fold 3,Fold 4"]
+    for index in range(40):
+        slides = [f"P{index}-DX{part}.uuid" for part in range(1 + index % 2)]
+        for part, slide in enumerate(slides):
+            torch.save(torch.from_numpy(bag(index / 20, 2 * index + part)), folder / f"{slide}.pt")
+        cell = ";".join(f"/storage/pt_files/resnet50/{slide}.pt" for slide in slides)
+        folds = ",".join("val" if index % 5 == fold else "train" for fold in range(5))
+        lines.append(f"TCGA-LUAD,P{index},{60 - index + 0.5},{float(index % 4 == 0)},{cell},{folds}")
+    table.write_text("\n".join(lines) + "\n")
+
+
+def write_patho_bench(root, survives=False):
+    """Patho-Bench: `k=all.tsv` and `config.yaml` of one task, features of its slides beside them."""
+    (root / "by_slide_id").mkdir(parents=True)
+    extra = ["OS_event", "OS_days"] if survives else ["OS"]
+    lines = ["\t".join(["case_id", "slide_id", "OS", *(extra if survives else ()), *(f"fold_{k}" for k in range(4))])]
+    for index in range(32):
+        number = index % 2
+        with h5py.File(root / "by_slide_id" / f"C{index}-1.h5", "w") as file:
+            file["features"] = bag(index / 16 if survives else number, index)[0]
+        folds = ["test" if index // 2 % 4 == fold else "train" for fold in range(4)]
+        told = [str(int(index % 4 > 0)), str(1000 - 20 * index)] if survives else []
+        lines.append("\t".join([f"C{index}", f"C{index}-1", str(number), *told, *folds]))
+    (root / "k=all.tsv").write_text("\n".join(lines) + "\n")
+    settings = "task_col: OS\nsample_col: case_id\nextra_cols: []\nlabel_dict: {0: wildtype, 1: mutant}\nmetrics: [x]\n"
+    (root / "config.yaml").write_text(settings)
+
+
+def write_benchx(root):
+    """BenchX's NIH: NIH's table, and one name a line in each list."""
+    classes = list(config("benchx_nih").classes)
+    rows, parts = ["Image Index,Finding Labels,Patient Gender,Patient Age,View Position"], {}
+    for index in range(3 * 28):
+        name, held = f"{index:08d}_000.png", [classes[index % 14], classes[(index + 3) % 14]]
+        picture(root / "images" / name, tile(index % 14, index)[..., 0])
+        rows.append(f"{name},{'|'.join(held)},F,50,PA")
+        parts.setdefault(("train", "val", "test")[index // 28], []).append(name)
+    (root / "Data_Entry_2017_v2020.csv").write_text("\n".join(rows) + "\n")
+    for part, names in parts.items():
+        (root / f"{part}.txt").write_text("\n".join(names) + "\n")
+
+
+def write_swinchex(root):
+    """SwinCheX: lists with a column for each finding, beside NIH's folders of pictures."""
+    classes = list(config("swinchex_nih").classes)
+    (root / "configs/NIH").mkdir(parents=True)
+    for place, part in enumerate(("train", "validation", "test")):
+        lines = [",".join(["Image Index", *classes])]
+        for index in range(28):
+            name = f"{28 * place + index:08d}_000.png"
+            picture(root / "images_001/images" / name, tile(index % 14, 28 * place + index)[..., 0])
+            lines.append(",".join([name, *(str(int(index % 14 == number)) for number in range(14))]))
+        (root / f"configs/NIH/{part}.csv").write_text("\n".join(lines) + "\n")
+
+
+def write_olives(root):
+    """OLIVES: eyes of two trials by visit, a table of biomarkers and values, scans and a fundus picture."""
+    path = "Path (Trial/Arm/Folder/Visit/Eye/Image Name)"
+    eyes = [f"/TREX DME/GILA/{number:04d}GOD" for number in range(12)]
+    eyes += [f"/Prime_FULL/01-{number:03d}" for number in range(12)]
+    biomarkers, rows = list(config("olives_biomarkers").classes), []
+    for patient, eye in enumerate(eyes):
+        for visit in range(3):
+            folder = f"{eye}/W{4 * visit}/OD"
+            picture(root / folder[1:] / f"fundus_OD_W{4 * visit}.tif", tile(patient % 2, visit))
+            for scan in range(2):
+                name = f"{folder}/{'TREXJ_00000' if 'TREX' in eye else ''}{scan}.png"
+                shown = tile(patient % 2, 10 * patient + scan)[..., 0]
+                picture(root / name[1:], shown)
+                held = {marker: str((patient + number + scan) % 2) for number, marker in enumerate(biomarkers)}
+                rows.append(
+                    {path: name, "Scan (n/49)": scan + 1, **held, "Eye_ID": patient}
+                    | {"BCVA": 60 + patient + (3 if (patient + patient // 12) % 2 else -3) * visit, "CST": 300 - patient}
+                    | {"Patient_ID": patient % 12}
+                )
+    table = root / "OLIVES_Dataset_Labels/full_labels/Biomarker_Clinical_Data_Images.csv"
+    table.parent.mkdir(parents=True)
+    with table.open("w", newline="") as stream:
+        writer = csv.DictWriter(stream, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_t3_cells(root):
+    """MedMNIST's blood, and the corrupted sets of MedMNIST-C and MediMeta-C, in the folders that the suite names."""
+    classes = len(config("medmnist_blood").classes)
+    arrays = {}
+    for split in ("train", "val", "test"):
+        labels = np.arange(classes)
+        arrays |= {f"{split}_images": np.stack([tile(number, 0, 28) for number in labels])}
+        arrays |= {f"{split}_labels": labels.reshape(-1, 1).astype(np.uint8)}
+    np.savez(root / "bloodmnist.npz", **arrays)
+    for name in ("bloodmnist", "pbc"):
+        (root / name / "test").mkdir(parents=True)
+        shown = np.stack([tile(number, 1, 28) for number in range(classes)])
+        for file in ("clean", *(f"fog_severity_{severity}" for severity in range(1, 6))):
+            np.savez(root / name / "test" / f"{file}.npz", images=shown, labels=np.arange(classes).reshape(-1, 1))
+
+
+def write_nlst(root, risks):
+    """NLST in the columns of pillar-finetune, and a table of risks with survival of six years."""
+    random = np.random.default_rng(0)
+    lines, answers = ["accession,image_paths,split,y,time_at_event"], []
+    for index in range(30):
+        has_cancer, year = index % 3 == 0, int(random.integers(0, 6))
+        volume(root / f"A{index}.nii.gz", np.zeros((3, 3, 3)))
+        lines.append(f"A{index},A{index}.nii.gz,test,{int(has_cancer)},{year if has_cancer else 5}")
+        risk = float(np.clip(0.2 + 0.5 * has_cancer + random.normal(0, 0.1), 0, 0.9))
+        answers.append({"case": f"A{index}", "risk": risk, **{f"S{year}": 1 - risk * year / 6 for year in range(1, 7)}})
+    (root / "nlst.csv").write_text("\n".join(lines) + "\n")
+    pd.DataFrame(answers).to_csv(risks, index=False)
+
+
+def write_clip(folder, seed):
+    """A tiny CLIP model without training, in a folder as open_clip keeps one; returns it."""
+    import open_clip
+
+    sizes = {
+        "embed_dim": 16,
+        "vision_cfg": {"image_size": 16, "layers": 1, "width": 16, "head_width": 8, "patch_size": 8},
+        "text_cfg": {"context_length": 24, "vocab_size": 49408, "width": 16, "heads": 2, "layers": 1},
+    }
+    folder.mkdir()
+    described = {"model_cfg": sizes, "preprocess_cfg": {"mean": [0.5] * 3, "std": [0.25] * 3}}
+    (folder / "open_clip_config.json").write_text(json.dumps(described))
+    named = folder / f"tiny-clip-{seed}.json"
+    named.write_text(json.dumps(sizes))
+    open_clip.add_model_config(named)
+    torch.manual_seed(seed)
+    torch.save(open_clip.create_model(named.stem).state_dict(), folder / "open_clip_pytorch_model.bin")
+    return folder
