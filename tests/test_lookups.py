@@ -24,7 +24,7 @@ from medimg_eval.metrics.segmentation.matching_rules import LesionRule
 from medimg_eval.metrics.text.profiles import cleaner, profile
 from medimg_eval.models.heads.base import make_head
 from medimg_eval.phantoms import write_phantoms
-from medimg_eval.results.cards.checklists import checklists
+from medimg_eval.results.cards.checklists import read_checklists
 from medimg_eval.results.figures.kinds import _check_keys
 from medimg_eval.results.table.table import check_interval
 
@@ -92,7 +92,7 @@ BY_NAME = {
     "export": lambda: write_export(None, None, "nnunte", Path(), {}),
     "phantom": lambda: write_phantoms("xrya", Path(), cases=1, seed=0),
     "figure": lambda: _check_keys(["fores"], {"metric": "dice"}),
-    "checklist": lambda: checklists(["clami"]),
+    "checklist": lambda: read_checklists(["clami"]),
     "interval": lambda: check_interval("bcaa"),
 }
 
