@@ -99,6 +99,29 @@ def threads(pieces: int) -> int:
     return min(cores, THREADS, pieces)
 
 
+class _Frozen:
+    """Whether a command has frozen what it loaded: to ask `gc` means to count it all, some 20 ms each time."""
+
+    now = False
+
+
+def freeze() -> None:
+    """Leaves what is loaded out of every search for garbage."""
+    _Frozen.now = True
+    gc.freeze()
+
+
+def unfreeze() -> None:
+    """Makes what is loaded searched for garbage again."""
+    _Frozen.now = False
+    gc.unfreeze()
+
+
+def is_frozen() -> bool:
+    """Whether `freeze` was called last."""
+    return _Frozen.now
+
+
 @contextmanager
 def uncollected() -> Iterator[None]:
     """Suspends garbage collection within the block, halving imports and big reads.
@@ -110,7 +133,7 @@ def uncollected() -> Iterator[None]:
     try:
         yield
     finally:
-        if gc.get_freeze_count():
+        if is_frozen():
             gc.freeze()
         if was:
             gc.enable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import importlib
 import logging
 import os
@@ -23,7 +22,7 @@ from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
 from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
 from medimg_eval.configs.setting_kinds import check_settings
 from medimg_eval.errors import LIST, LISTED, LeaveError, UsageError, users_frame
-from medimg_eval.system import uncollected
+from medimg_eval.system import freeze, uncollected, unfreeze
 from medimg_eval.trust import trusting
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ def start(argv: Sequence[str]) -> int:
         return _report_error(error, words, traced=traced)
     finally:
         ending.forget()
-        gc.unfreeze()  # as it was: some libraries complain at exit of what was never collected
+        unfreeze()  # as it was: some libraries complain at exit of what was never collected
 
 
 class Ending:
@@ -260,7 +259,7 @@ def _import_command(name: str) -> ModuleType:
         return sys.modules[name]
     with uncollected():
         module = importlib.import_module(name)
-        gc.freeze()
+        freeze()
     return module
 
 

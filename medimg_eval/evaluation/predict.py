@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +27,7 @@ from medimg_eval.imaging import SHOWN
 from medimg_eval.lazy_torch import import_seeded, is_network, uses_torch
 from medimg_eval.models import Model
 from medimg_eval.models.precomputed import PrecomputedReports
-from medimg_eval.system import uncollected
+from medimg_eval.system import freeze, is_frozen, uncollected, unfreeze
 from medimg_eval.tasks.base import Task
 
 if TYPE_CHECKING:
@@ -246,8 +245,8 @@ def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer
     """
     with _ready_model(asker.model, trainer):
         asker.start()
-        frozen = gc.get_freeze_count() > 0
-        gc.freeze()  # what is loaded stays; to search it for garbage would take 0.2 s, between two questions
+        frozen = is_frozen()
+        freeze()  # what is loaded stays; to search it for garbage would take 0.2 s, between two questions
         # Stored texts and numbers are looked up: no arrays that a cycle could hold, and a twentieth of the time.
         light = not (asker.task.codec.heavy or getattr(asker.model, "reads_images", True))
         try:
@@ -256,7 +255,7 @@ def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer
                     asker.step(batch)
         finally:
             if not frozen:
-                gc.unfreeze()
+                unfreeze()
 
 
 def _ready_model(model: Model, trainer: Mapping[str, Any]) -> AbstractContextManager[None]:

@@ -45,3 +45,7 @@ class Corpus:
         if key not in self._held:
             self._held[key] = make()
         return self._held[key]  # type: ignore[return-value]
+
+    def held(self, key: object) -> object:
+        """Returns what `once` has computed by a key; None before."""
+        return self._held.get(key)

@@ -19,9 +19,10 @@ from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import split_words, words_13a, words_intl
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
-from medimg_eval.metrics.text.gram_counts import ORDERS, Pairing, Words
+from medimg_eval.metrics.text.cider import count_beside_cider
+from medimg_eval.metrics.text.gram_counts import ORDERS, Pairing, Words, count_together
 from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of, tokeniser_of, unserved, with_others
-from medimg_eval.metrics.text.word_overlap import Counts, counts_of_many
+from medimg_eval.metrics.text.word_overlap import Counts, clipped_counts
 
 _TINY, _SMALL = 1e-15, 1e-9
 """What pycocoevalcap adds to matches and to n-grams, so that nothing is divided by 0."""
@@ -219,7 +220,8 @@ def _counts_of(pairs: Sequence[AnsweredQuestion], tokenise: Tokeniser, lower: bo
     def split(text: str) -> Words:
         return tokenise(text.lower() if lower else text)
 
-    return counts_of_many(Pairing.of(*both, split) for pair in pairs if (both := cleaned_of(pair)))
+    pairings = (Pairing.of(*both, split) for pair in pairs if (both := cleaned_of(pair)))
+    return clipped_counts(count_together(pairings) if lower else count_beside_cider(pairs, pairings, tokenise))
 
 
 def declare_counts(name: str, tokenise: Tokeniser, words: str, mark: str = "") -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +25,7 @@ from medimg_eval.metrics.text.gram_counts import (
     count_together,
 )
 from medimg_eval.metrics.text.profiles import cleaned
-from medimg_eval.metrics.text.texts import cleaned_of, overlap_metric, tokeniser_of, with_others
+from medimg_eval.metrics.text.texts import Tokeniser, cleaned_of, overlap_metric, tokeniser_of, with_others
 
 _SIGMA = 6.0
 """Words that a text may be longer or shorter before it is punished much."""
@@ -82,9 +82,10 @@ class Consensus:
 
         10 times the mean of its likeness to them.
         """
-        return [score for counts in count_together(pairings, self.known) for score in self._scores(counts)]
+        return [score for counts in count_together(pairings, self.known) for score in self.scores_of(counts)]
 
-    def _scores(self, counts: GramCounts) -> list[float]:
+    def scores_of(self, counts: GramCounts) -> list[float]:
+        """Returns CIDEr-D of texts whose n-grams were counted by the numbers of the set."""
         weights = counts.times * self.rarity[np.minimum(counts.gram, self.known.starts[-1])]
         norms = np.sqrt(counts.sums(np.arange(weights.size), weights * weights))
         right, text_counts = counts.shared
@@ -148,6 +149,35 @@ def cider_d(pair: AnsweredQuestion) -> float:
     return with_others(pair, _cider_values, pair.corpus)
 
 
+def count_beside_cider(
+    pairs: Sequence[AnsweredQuestion], pairings: Iterable[Pairing], tokenise: Tokeniser
+) -> Iterator[GramCounts]:
+    """Yields the counts of pairs, as `count_together`.
+
+    Where CIDEr-D is judged of the set, and by the same words, its values of these pairs come of the same counts.
+
+    Args:
+        pairs: of one corpus, cleaner and language, all with texts.
+        pairings: theirs.
+        tokenise: by what these were parted into words.
+    """
+    corpus = pairs[0].corpus
+    consensus = None if corpus is None else corpus.held(_consensus_key(pairs[0]))
+    if not isinstance(consensus, Consensus) or tokenise is not tokeniser_of(split_words, pairs[0].language):
+        yield from count_together(pairings)
+        return
+    scores: list[float] = []
+    for counts in count_together(pairings, consensus.known):
+        scores += consensus.scores_of(counts)
+        yield counts
+    for pair, score in zip(pairs, scores, strict=True):
+        pair.measured[_cider_values, (corpus,)] = score
+
+
+def _consensus_key(pair: AnsweredQuestion) -> tuple[str, ...]:
+    return "cider_d", pair.clean, pair.language
+
+
 def _cider_values(pairs: Sequence[AnsweredQuestion], corpus: Corpus) -> list[float]:
     clean, language = pairs[0].clean, pairs[0].language
     tokenise = tokeniser_of(split_words, language)
@@ -158,5 +188,5 @@ def _cider_values(pairs: Sequence[AnsweredQuestion], corpus: Corpus) -> list[flo
             [[tokenise(tidy(reference)) for reference in references] for references in corpus.references]
         )
 
-    consensus = corpus.once(("cider_d", clean, language), weigh)
+    consensus = corpus.once(_consensus_key(pairs[0]), weigh)
     return consensus.scores(Pairing.of(*both, tokenise) for pair in pairs if (both := cleaned_of(pair)))

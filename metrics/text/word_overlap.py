@@ -33,7 +33,12 @@ def ngrams(words: Words, n: int) -> Iterator[Any]:
 
 def counts_of_many(pairings: Iterable[Pairing]) -> list[Counts]:
     """Returns what BLEU counts of texts, each beside one or more references."""
-    return [counts_ for counts in count_together(pairings) for counts_ in _clipped_counts(counts)]
+    return clipped_counts(count_together(pairings))
+
+
+def clipped_counts(passes: Iterable[GramCounts]) -> list[Counts]:
+    """Returns what BLEU counts of texts whose n-grams were counted, in their order."""
+    return [counts_ for counts in passes for counts_ in _clipped_counts(counts)]
 
 
 def _clipped_counts(counts: GramCounts) -> Iterator[Counts]:

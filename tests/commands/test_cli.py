@@ -13,7 +13,7 @@ from medimg_eval.commands import COMMANDS
 from medimg_eval.commands.cli import start, take_apart
 from medimg_eval.configs.overrides import Words, composed, forced
 from medimg_eval.errors import UsageError, nearest
-from medimg_eval.system import uncollected
+from medimg_eval.system import freeze, uncollected, unfreeze
 from tests.conftest import environment
 
 
@@ -231,11 +231,11 @@ def test_what_is_imported_later_is_searched_for_garbage_only_where_no_command_ru
     assert gc.get_freeze_count() == 0
     try:
         if frozen:
-            gc.freeze()
+            freeze()
         with uncollected():
             assert not gc.isenabled()
             made = [{} for _ in range(10)]
         assert gc.isenabled()
         assert any(thing is made for thing in gc.get_objects()) is not frozen
     finally:
-        gc.unfreeze()
+        unfreeze()

@@ -23,7 +23,7 @@ from .metric_kinds import (
     judged_labels as judged_labels,
     needed_rows as needed_rows,
 )
-from .subsets import SetRow as SetRow, row_of_part as row_of_part, set_rows as set_rows
+from .subsets import SetRow as SetRow, labels_of as labels_of, row_of_part as row_of_part, set_rows as set_rows
 from .subsets import strata_of as strata_of, stratifying as stratifying
 from .subsets import (
     Bins as Bins,

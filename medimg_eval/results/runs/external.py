@@ -70,13 +70,14 @@ def load_scores(
     if by_patient and (rows["patient"] == "").any():
         line = _line(rows.index[rows["patient"] == ""][0])
         raise UserError(f"{file}, {line}: has no patient, although others have; fill the column, or leave it out")
-    runs = []
+    runs, counts = [], dict[Any, int]()
     for (task, name), model_rows in rows.groupby(["task", "model"], sort=False, observed=True):
         model, condition = model_and_condition(str(name))
         scores = model_rows.reset_index(drop=True)[list(SCORE_COLUMNS)]
         shared = scores.select_dtypes("category").columns
         scores = scores.assign(**{column: scores[column].cat.remove_unused_categories() for column in shared})
-        cases = rows.loc[rows["task"] == task, "case"]
+        if task not in counts:
+            counts[task] = int(rows.loc[rows["task"] == task, "case"].nunique())
         runs.append(
             RunScores(
                 folder=file,
@@ -85,7 +86,7 @@ def load_scores(
                 task_title=str(task),
                 model=model,
                 condition=condition,
-                cases=int(cases.nunique()),
+                cases=counts[task],
                 predicted=int(scores["case"].nunique()),
                 failed_cases=int(scores.loc[scores["status"] == "failed", "case"].nunique()),
                 resampled="patients" if by_patient else "cases",

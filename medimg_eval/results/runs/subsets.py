@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -31,8 +32,28 @@ UNKNOWN = "unknown"
 CROSSED = "*"
 """What stands between attributes that are crossed, as in "sex*site"."""
 
+_CLUSTERS: WeakKeyDictionary[RunScores, pd.Series[str]] = WeakKeyDictionary()
+_JUDGED: WeakKeyDictionary[RunScores, pd.DataFrame] = WeakKeyDictionary()
+# Of very many rows, what a table asks for several times is found once for each run, and goes with it.
+
 Bins = Mapping[str, Sequence[float]]
 """Of attributes that are numbers: the edges of their groups, ascending."""
+
+
+def labels_of(run: RunScores) -> pd.DataFrame:
+    """Label, metric and status of each case and label that was judged, as `judged_labels` has them."""
+    if run not in _JUDGED:
+        _JUDGED[run] = judged_labels(run.scores)[["label", "metric", "status"]]
+    return _JUDGED[run]
+
+
+def _clusters_of(run: RunScores) -> pd.Series[str]:
+    cases = run.scores.drop_duplicates("case")
+    names = cases["patient" if run.resampled == "patients" else "case"].astype(str)
+    clusters = pd.Series(names.to_numpy(), index=cases["case"].astype(str))
+    # Cases that no metric had anything to say of leave no rows, yet summaries count them as judged.
+    silent = [f"\0{number}" for number in range(run.cases - len(cases))]
+    return pd.concat([clusters, pd.Series(silent, index=silent, dtype=clusters.dtype)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +77,9 @@ class Part:
     @classmethod
     def whole(cls, run: RunScores) -> Part:
         """Returns all of a run."""
-        cases = run.scores.drop_duplicates("case")
-        names = cases["patient" if run.resampled == "patients" else "case"].astype(str)
-        clusters = pd.Series(names.to_numpy(), index=cases["case"].astype(str))
-        # Cases that no metric had anything to say of leave no rows, yet summaries count them as judged.
-        silent = [f"\0{number}" for number in range(run.cases - len(cases))]
-        return cls(run, run.scores, pd.concat([clusters, pd.Series(silent, index=silent, dtype=clusters.dtype)]))
+        if run not in _CLUSTERS:
+            _CLUSTERS[run] = _clusters_of(run)
+        return cls(run, run.scores, _CLUSTERS[run])
 
     def needed(self, metric: str) -> tuple[str, ...]:
         """Returns the metrics whose rows a summary of it is computed from."""

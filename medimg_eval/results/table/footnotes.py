@@ -15,7 +15,7 @@ from medimg_eval.results.runs import (
     is_known,
     is_set,
     is_summary,
-    judged_labels,
+    labels_of,
     left_out,
     listed,
     salt_names,
@@ -323,14 +323,7 @@ def _warning_notes(group: _Group) -> Iterator[str]:
         yield (
             f"Warning: patients of {group.title} are named with different salts, so its rows cannot be paired: {parts}."
         )
-    if (
-        len(
-            labels := _names_by(
-                group.finished, lambda run: ", ".join(sorted(judged_labels(run.scores)["label"].unique()))
-            )
-        )
-        > 1
-    ):
+    if len(labels := _names_by(group.finished, lambda run: ", ".join(sorted(labels_of(run)["label"].unique())))) > 1:
         parts = "; ".join(f"{names} on {salt}" for salt, names in labels.items())
         yield f"Warning: {group.title} was scored on different labels, so its rows are not comparable: {parts}."
 
@@ -407,7 +400,7 @@ def _fact_notes(entry: _Entry) -> Iterator[str]:
     if run.asks:
         yield from question_facts(run)
     if counts := _label_counts(run):
-        total = len(judged_labels(run.scores))
+        total = len(labels_of(run))
         yield f"of {_count_noun(total, 'label')}, {', '.join(f'{n} {status}' for status, n in counts.items())}"
     for column, cell in entry.cells:
         yield from _cell_facts(column, cell)
@@ -523,7 +516,7 @@ def _failure_notes(entry: _Entry) -> Iterator[str]:
 
 def _label_counts(run: RunScores) -> dict[str, int]:
     """Returns how many labels were missed, hallucinated or absent; only those that occur."""
-    judged = judged_labels(run.scores)
+    judged = labels_of(run)
     # Of classes, `absent` is what is true of one, and no outcome.
     classes = [
         metric

@@ -97,6 +97,17 @@ def test_metrics_of_a_batch_are_those_of_each_alone():
         for one, other in zip(alone[:-1], together[:-1], strict=True):
             expected, found = judge(one, *arguments), judge(other, *arguments)
             assert found == expected or (math.isnan(found) and math.isnan(expected))
+    # With the weights of the set at hand, the counts of BLEU are those of CIDEr-D, too.
+    later = Batch()
+    counted_once = made(later, corpus)
+    later.pairs = dict(enumerate(counted_once))
+    assert get("bleu_matches").function(counted_once[0], 2) == get("bleu_matches").function(alone[0], 2)
+    measured_by = [key[0].__name__ for key in counted_once[1].measured]
+    assert measured_by == ["_cider_values", "_counts_of"]
+    for one, other in zip(alone[:-1], counted_once[:-1], strict=True):
+        for name in ("cider_d", "bleu_words"):
+            expected, found = get(name).function(one), get(name).function(other)
+            assert found == expected or (math.isnan(found) and math.isnan(expected))
     # A copy that says something else has values of its own.
     changed = replace(together[0], output="Large effusion.", outputs=())
     assert get("bleu_matches").function(changed, 1) == 1.0
