@@ -98,7 +98,7 @@ def measure_row(name: str, number: int, turns: int) -> dict[str, float]:
         write(Path(folder), number)
         cache, each = Path(folder) / "cache", []
         os.environ["MEDIMG_EVAL_CACHE"] = str(cache)
-        if not name.endswith("seen first"):  # the index of questions is made once
+        if name == "first sample":  # the index of questions is made once
             starts.run_once(["-m", "medimg_eval", *words], Path(folder), CHECKOUT)
         for _ in range(turns):
             if name.endswith("seen first"):

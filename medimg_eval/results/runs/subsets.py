@@ -53,7 +53,8 @@ def _clusters_of(run: RunScores) -> pd.Series[str]:
     clusters = pd.Series(names.to_numpy(), index=cases["case"].astype(str))
     # Cases that no metric had anything to say of leave no rows, yet summaries count them as judged.
     silent = [f"\0{number}" for number in range(run.cases - len(cases))]
-    return pd.concat([clusters, pd.Series(silent, index=silent, dtype=clusters.dtype)])
+    together: pd.Series[str] = pd.concat([clusters, pd.Series(silent, index=silent, dtype=clusters.dtype)])
+    return together
 
 
 @dataclass(frozen=True, eq=False)
