@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -26,7 +26,7 @@ from medimg_eval.data.questions.answers import (
     value_of,
 )
 from medimg_eval.data.questions.expand import ROTATE, expanded
-from medimg_eval.data.questions.indexing import index_of
+from medimg_eval.data.questions.indexing import QuestionIndex, index_of
 from medimg_eval.data.questions.options import check_options, option_names, options_of, within_text
 from medimg_eval.data.questions.pictures import (
     Picture,
@@ -149,13 +149,20 @@ class Questions(Layout):
         """
         root = self.folder()
         with uncollected():
-            if (index := index_of(self, self._source(root, split), root, self._specs)) is None:
+            index = self._index(root, split)
+            if index is None:
                 return self._read(root, split)
             stored = index.cases(lambda: self._stream(root, split), lambda: self._left_out)
             if stored is None:
                 return self._read(root, split)
         self._left_out = dict(stored.left_out)
         return stored
+
+    def _index(self, root: Path, split: str) -> QuestionIndex | None:
+        if type(self) is not Questions:  # what others make of records, the index does not know
+            return None
+        settings = {own.name: getattr(self, own.name) for own in fields(self)}
+        return index_of(settings, self._source(root, split), root)
 
     def _stream(self, root: Path, split: str) -> Iterable[Case]:
         """The cases one by one, of which memory need not hold more, where no step looks at several."""

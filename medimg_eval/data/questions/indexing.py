@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -84,17 +84,18 @@ class QuestionIndex:
         return open_cases(self.path, self.key, ALLOWED)
 
 
-def index_of(
-    layout: Any, source: sources.Source, root: Path, specs: Sequence[Mapping[str, Any]]
-) -> QuestionIndex | None:
+def index_of(settings: Mapping[str, Any], source: sources.Source, root: Path) -> QuestionIndex | None:
     """The index of a layout's questions; None of files that are small, and where cases rest on further files.
+
+    Args:
+        settings: all of the layout's, by name.
+        source: its records.
+        root: the folder.
 
     Raises:
         UserError: a file is missing.
     """
-    from medimg_eval.data.layouts.questions import Questions
-
-    if type(layout) is not Questions or _rests_on_others(layout, specs):
+    if _rests_on_others(settings):
         return None
     paths = tuple(source.paths(root))
     if sum(path.stat().st_size for path in paths) < LEAST:
@@ -103,18 +104,18 @@ def index_of(
         folder = user_cache() / "questions"
     except UserError:  # without a home there is nowhere to keep it
         return None
-    settings = {field.name: getattr(layout, field.name) for field in fields(layout)}
     place = [str(root), str(Path.cwd()), source.split, settings, list(map(str, paths))]
     content = [(file_digest(path), path.stat().st_mtime_ns) for path in paths]
     name, key = digest(place, 24), digest([place, content, _code()], 32)
     return QuestionIndex(folder / f"{name}.index", key, paths)
 
 
-def _rests_on_others(layout: Any, specs: Sequence[Mapping[str, Any]]) -> bool:
+def _rests_on_others(settings: Mapping[str, Any]) -> bool:
     """Whether what a case is depends on more than the records, such as on which files there are."""
-    steps = [step for step in layout.expand if isinstance(step, Mapping)]
+    steps = [step for step in settings["expand"] if isinstance(step, Mapping)]
     joined = any(name in step for step in steps for name in ELSEWHERE)
-    return bool(layout.min_side or joined or "labels" in layout.answer or any("zip" in spec for spec in specs))
+    zipped = any("zip" in spec for spec in pictures.specs_of(settings["images"]))
+    return bool(settings["min_side"] or joined or "labels" in settings["answer"] or zipped)
 
 
 @cache
