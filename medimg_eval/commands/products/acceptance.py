@@ -35,7 +35,7 @@ def check_criteria(wanted: Mapping[str, Any]) -> None:
         own = {part for name in named for part in (name, name.rpartition(".")[2])}
         if wanted.get("run"):
             own |= {str(name) for run in load_runs(as_list(wanted["run"])) for name in run.scores["metric"].unique()}
-        UsageError.refuse_unknown("accept: there is no metric", {*metrics.available(), *own}, *unknown)
+        UsageError.refuse_invalid("metric of accept", {*metrics.available(), *own}, *unknown)
 
 
 def finish_runs(folders: Sequence[Path], wanted: Mapping[str, Any]) -> None:
