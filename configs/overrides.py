@@ -56,6 +56,22 @@ def composed(command: str, words: Sequence[str], folders: Sequence[str] = ()) ->
             raise
         raise known from error
     refuse_former(command, list(map(str, config)))
+    return emptied(config, kept)
+
+
+def emptied(config: DictConfig, words: Sequence[str]) -> DictConfig:
+    """Config in which `KEY={}` empties a mapping, where Hydra merges nothing."""
+    from omegaconf import OmegaConf
+
+    pairs = [(key.lstrip("+"), value.replace(" ", "")) for key, _, value in (word.partition("=") for word in words)]
+    for number, (key, value) in enumerate(pairs):
+        if value != "{}" or not OmegaConf.select(config, key):
+            continue
+        later = [later_key for later_key, _ in pairs[number + 1 :] if later_key.startswith(f"{key}.")]
+        kept = {later_key: OmegaConf.select(config, later_key) for later_key in later}
+        OmegaConf.update(config, key, {}, merge=False)
+        for later_key, later_value in kept.items():
+            OmegaConf.update(config, later_key, later_value, force_add=True)
     return config
 
 
@@ -84,7 +100,7 @@ def with_changes(config: DictConfig, changes: Mapping[str, Any]) -> DictConfig:
         top = key.partition(".")[0]
         if top not in config.keys():  # noqa: SIM118 - a value that must be named is not "in" it
             raise UsageError(invalid("setting", top, map(str, config)))
-        OmegaConf.update(config, key, value, merge=True, force_add=True)
+        OmegaConf.update(config, key, value, merge=value != {}, force_add=True)
     return config
 
 
@@ -241,16 +257,7 @@ def forced(words: Words) -> list[str]:
     if {"-m", "--multirun"} & set(words.flags):
         swept = {key for key, _, value in (word.partition("=") for word in words.overrides) if "," in value}
         open_to |= swept & set(GROUPS)
-    return [forced_word for word in map(_quoted, words.overrides) for forced_word in _forced_words(word, open_to)]
-
-
-def _forced_words(word: str, open_to: Collection[str]) -> list[str]:
-    """An override as Hydra takes it; `KEY={}` empties a setting first, into which it would merge."""
-    if not _sets_in(word, open_to):
-        return [word]
-    key, _, value = word.partition("=")
-    emptied = [f"++{key}=null"] if "." in key and value.replace(" ", "") == "{}" else []
-    return [*emptied, f"++{word}"]
+    return [f"++{word}" if _sets_in(word, open_to) else word for word in map(_quoted, words.overrides)]
 
 
 def _quoted(word: str) -> str:

@@ -19,7 +19,7 @@ from medimg_eval import __version__
 from medimg_eval.commands import COMMANDS, MODULES, PAIRS, POSITIONAL
 from medimg_eval.configs.former_keys import READERS, present_words, refuse_former
 from medimg_eval.configs.names import CONFIGS, paths_of, shortest_names
-from medimg_eval.configs.overrides import GROUPS, Words, explain, forced, search_path
+from medimg_eval.configs.overrides import GROUPS, Words, emptied, explain, forced, search_path
 from medimg_eval.configs.setting_kinds import check_settings
 from medimg_eval.errors import LIST, LISTED, LeaveError, UsageError, users_frame
 from medimg_eval.system import freeze, uncollected, unfreeze
@@ -208,6 +208,7 @@ class Job:
         words = self.words
         # Lightning starts further ranks with these words: this job's own, also within a multirun.
         own = HydraConfig.get().overrides
+        emptied(config, own.task)
         hydra_words = [word for word in own.hydra if not word.startswith(("hydra.mode=", "hydra/launcher=", LAUNCHER))]
         flags = [word for word in words.flags if word not in ("-m", "--multirun")]
         sys.argv = [self.program, words.command, *flags, *hydra_words, *own.task]

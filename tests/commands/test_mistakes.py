@@ -56,7 +56,7 @@ TEST = "test task=brain_tissue limit=1"
         ("score pictures=generated real=labels.csv", "real=labels.csv: is a file; name the folder"),
         ("score answers=answer.jsonl", "answer.jsonl: no such table; did you mean 'answers.jsonl'?"),
         ("import log=answer.jsonl", "answer.jsonl: no such log; did you mean 'answers.jsonl'?"),
-        ("table runs=none checklists=[claims]", "there is no checklist 'claims'; did you mean 'claim'?"),
+        ("table runs=none checklists=[claims]", "got 'claims'; did you mean 'claim'?"),
         ("score reports=", "reports= is empty; name a file or folder"),
         ("score classes=found.csv references=labels.csv", "(available: case, prob); columns.prediction=NAME names"),
         (f"{MASKS} labels={{a: b}}", "the shell took 'labels={a: b}' apart at its blanks; quote it: 'labels={a: b}'"),

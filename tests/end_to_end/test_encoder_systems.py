@@ -42,17 +42,11 @@ def sized(name, root, parts=("fit", "validate", "test"), **changes):
     return [f"task.expected.{key}={(of_split | of_part)[key]}" for key in expected]
 
 
-def run_commands(name, root, fit, trained=(), asked=(), changes=None):
-    """`fit`, `test` and `table` of a task; returns the table's rows as text."""
+def run_commands(name, root, words, learned=(), asked=(), changes=None):
+    """`fit`, `test` and `table` of a task, where `learned` is for the first alone; returns the table's rows as text."""
     folder = root.parent
-    shared = [
-        f"task={name}",
-        f"task.layout.root={root}",
-        *sized(name, root, **(changes or {})),
-        *fit,
-        *QUICK[:2],
-    ]
-    assert start(["fit", *shared, *trained, f"run={folder}/FIT"]) == 0
+    shared = [f"task={name}", f"task.layout.root={root}", *sized(name, root, **(changes or {})), *words, *QUICK[:2]]
+    assert start(["fit", *shared, *learned, f"run={folder}/FIT"]) == 0
     assert start(["test", *shared, f"model.checkpoint={folder}/FIT", QUICK[2], *asked, f"run={folder}/RUN"]) == 0
     return table_of(folder / "RUN")
 
@@ -90,7 +84,7 @@ def test_tiles_go_through_an_encoder_of_phantoms_to_a_table(name, tmp_path, phan
     write(root)
     words = [f"model={model}", *phantom_encoder]
     words += ["model.head.members=2"] if model == "owkin_probe" else []
-    words += ["model.grid.k=[1,3]"] if model == "knn_probe" else []
+    words += ["model.grid={}", "+model.head.k=3"] if model == "knn_probe" else []
     assert "auroc" in run_commands(name, root, words).lower()
 
 
@@ -139,7 +133,7 @@ def test_swinchex_tunes_a_backbone_on_its_lists(tmp_path):
     assert "auroc" in run_commands("swinchex_nih", root, words, EPOCH).lower()
 
 
-def test_olives_biomarkers_disease_and_treatment(tmp_path, phantom_encoder):
+def test_olives_tunes_a_backbone_on_its_biomarkers(tmp_path):
     root = folder_of(tmp_path)
     encoder_sets.write_olives(root)
     tuned = ["model=timm_classifier", f"model.backbone={NETWORK}"]

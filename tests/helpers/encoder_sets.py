@@ -1,4 +1,4 @@
-"""Small sets of encoders, slides and risk in their authors' layouts, large enough to fit and test a head."""
+"""Sets of encoders, slides and risk in their authors' layouts, large enough for a head to be fitted and tested."""
 
 import csv
 import json
@@ -160,10 +160,7 @@ def write_olives(root):
                 held = {marker: str((patient + number + scan) % 2) for number, marker in enumerate(biomarkers)}
                 rows.append(
                     {path: name, "Scan (n/49)": scan + 1, **held, "Eye_ID": patient}
-                    | {
-                        "BCVA": 60 + patient + (3 if (patient + patient // 12) % 2 else -3) * visit,
-                        "CST": 300 - patient,
-                    }
+                    | {"BCVA": 60 + patient + (0, 3, -2)[visit], "CST": 300 - patient}
                     | {"Patient_ID": patient % 12}
                 )
     table = root / "OLIVES_Dataset_Labels/full_labels/Biomarker_Clinical_Data_Images.csv"
