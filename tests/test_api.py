@@ -72,7 +72,7 @@ def test_one_table_takes_runs_and_folders_and_is_written_as_latex(tested):
     assert [row.name for row in from_both.rows] == ["Thresholds"]
     assert "\\begin{tabular}" in from_both.to_latex()
     assert "| Thresholds |" in from_both.to_markdown()
-    with pytest.raises(UsageError, match="no setting 'metrcs'; did you mean 'metrics'"):
+    with pytest.raises(UsageError, match="got 'metrcs'; did you mean 'metrics'"):
         me.table(tested, metrcs=["dice"])
 
 

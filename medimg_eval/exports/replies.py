@@ -15,7 +15,7 @@ from medimg_eval.exports.inspect_steps import session_events, session_limit, ses
 from medimg_eval.metrics.nlp import sections
 from medimg_eval.run_results import RunResults
 from medimg_eval.system import product
-from medimg_eval.tasks import ReportTask, Task
+from medimg_eval.tasks import Task
 
 
 class Reply(NamedTuple):
@@ -157,7 +157,7 @@ def export_rexrank(run: RunResults, task: Task, out: Path) -> list[Path]:
 
     Source: ReXrank's submission guideline and evaluation script, rajpurkarlab/ReXrank, example_files.
     """
-    if not isinstance(task, ReportTask):
+    if task.noun != "reports":
         raise UserError(
             f"{run.folder}: its answers are no reports, which ReXrank judges; export to=inspect takes texts"
         )

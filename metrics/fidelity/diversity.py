@@ -29,13 +29,12 @@ from medimg_eval.metrics.fidelity.intervals import NORMAL_95, normal_interval, v
 def vendi_score(
     real: npt.ArrayLike, generated: npt.ArrayLike, *, order: float = 1.0, **options: Unpack[Options]
 ) -> SetValue:
-    """Vendi score: exp of the entropy of K/n's eigenvalues.
+    """The effective number of different rows: the exponential of the entropy of the eigenvalues of K / n.
 
-    The effective number of different rows. K holds the cosines of the generated rows. Vendi score, Friedman
-    and Dieng 2023; its order q, above 0, is that of Rényi's entropy: 1 is Shannon's, infinity looks at the
-    largest eigenvalue only. The larger set is cut down to the size of the smaller. In [1, min(n, d)], 1 where
-    all rows point the same way. It grows with n, so that it stands beside the same of as many real rows:
-    `details` has "real". The option `floor` changes nothing.
+    K holds the cosines of the generated rows. Vendi score, Friedman and Dieng 2023; its order q, above 0, is that of
+    Rényi's entropy: 1 is Shannon's, infinity looks at the largest eigenvalue only. The larger set is cut down to the
+    size of the smaller. In [1, min(n, d)], 1 where all rows point the same way. It grows with n, so that it stands
+    beside the same of as many real rows: `details` has "real". The option `floor` changes nothing.
 
     The interval is that of its expectation **at this n**, from the influence of each row on the entropy. Where nearly
     every row points its own way (the value is above half of n), rows move it by less than what is left out, and there
@@ -104,13 +103,12 @@ def _share_entropy(shares: npt.NDArray[np.float64], order: float) -> tuple[float
 def intra_prompt_ms_ssim(
     images: npt.ArrayLike, prompts: npt.ArrayLike, *, data_range: float, interval: bool = True
 ) -> SetValue:
-    """Intra-prompt MS-SSIM: mean similarity of images sharing a prompt.
+    """The mean multi-scale structural similarity of images that were generated from the same prompt, over prompts.
 
-    Multi-scale structural similarity, averaged over prompts. Images are grey, (m, row, column), at least 176
-    pixels each way, with one of `prompts` each; prompts with one image are left out, with a flag. Each prompt
-    counts once, with the mean over its pairs of images. In [0, 1]; near 1 a generator gives one image per
-    prompt. `details` has "prompts", how many there are; `d` is the number of pixels. The data range is the
-    largest possible value less the smallest.
+    Images are grey, (m, row, column), at least 176 pixels each way, with one of `prompts` each; prompts with one image
+    are left out, with a flag. Each prompt counts once, with the mean over its pairs of images. In [0, 1]; near 1 a
+    generator gives one image per prompt. `details` has "prompts", how many there are; `d` is the number of pixels. The
+    data range is the largest possible value less the smallest.
 
     Raises:
         SetError: Images are no stack, there is not one prompt per image, or no prompt has two.
@@ -157,12 +155,12 @@ def radiomics_frechet_distance(
     log_form: Literal["none", "d2", "d"] = "none",
     **options: Unpack[Options],
 ) -> SetValue:
-    """Radiomics Fréchet distance, squared, in real-set standard deviations.
+    """The squared Fréchet distance of two tables of radiomics features, in standard deviations of the real set.
 
-    Both sets are tables of radiomics features. Features that are not finite in a row, or constant in the real set, are
-    left out and listed by their `names` in a flag; rows never are. FRD (Konz et al. 2024) is its logarithm in one of
-    two forms: `log_form` "d2" logs d squared, as their code does, and "d" is half of that, as in their article. Floor
-    and interval are in the form that was asked for.
+    Features that are not finite in a row, or constant in the real set, are left out and listed by their `names` in a
+    flag; rows never are. FRD (Konz et al. 2024) is its logarithm in one of two forms: `log_form` "d2" logs d squared,
+    as their code does, and "d" is half of that, as in their article. Floor and interval are in the form that was asked
+    for.
 
     Raises:
         SetError: No feature is left, names do not fit, there is no such form; see also `prepare`.

@@ -68,11 +68,10 @@ class _Side(NamedTuple):
 
 
 def frechet_distance(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
-    """Fréchet distance, squared: |m1-m2|^2 + tr(S1+S2-2(S1 S2)^1/2).
+    """The squared Fréchet distance of two sets, as normal distributions with their means and unbiased covariances.
 
-    Both sets are taken as normal distributions with their means and unbiased covariances. The distance is in squared
-    units of the features, neither rooted nor logged. With Inception-2015 features of images resized as clean-fid does
-    it is the FID (Heusel et al. 2017).
+    It is |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^1/2), in squared units of the features, neither rooted nor logged. With
+    Inception-2015 features of images resized as clean-fid does it is the FID (Heusel et al. 2017).
 
     The trace of the root is the nuclear norm of F1 F2' for any factors F'F = S: of Cholesky triangles, or, of sets with
     fewer rows than features, of the centred rows, so that the work grows with n and not with d.

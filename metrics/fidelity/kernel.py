@@ -98,13 +98,13 @@ def kernel_distance_subsets(
     size: int | None = None,
     **options: Unpack[Options],
 ) -> SetValue:
-    """KID as published: mean cubic kernel distance of subsets.
+    """The mean of the cubic kernel distance over 100 random subsets of min(1000, n / 2) rows, as KID is published.
 
-    There are 100 random subsets of min(1000, n / 2) rows. It serves comparison with published values only:
-    `kernel_distance` uses all pairs once. `details` has "sd_of_subsets", which differs from a standard error, as
-    subsets overlap. The interval is by the variance of the statistic over all pairs, and by that of the mean of so many
-    subsets. Draws are those of torch-fidelity for the same `seed`, whose own is 2020. Subsets do not keep patients
-    together, as what is published does not: they count for the interval alone. There is no floor.
+    For comparison with published values only: `kernel_distance` uses all pairs once. `details` has "sd_of_subsets",
+    which is no standard error, as subsets overlap. The interval is by the variance of the statistic over all pairs, and
+    by that of the mean of so many subsets. Draws are those of torch-fidelity for the same `seed`, whose own is 2020.
+    Subsets do not keep patients together, as what is published does not: they count for the interval alone. There is no
+    floor.
 
     Raises:
         SetError: `size` is not in [2, min(n, m) - 1], or `subsets` is less than 1; see also `prepare`.
@@ -155,10 +155,10 @@ def mmd_rbf(
 
 
 def cmmd(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
-    """CMMD: 1000 times unbiased squared MMD of unit rows.
+    """1000 times the unbiased squared maximum mean discrepancy of rows of length 1, with a Gaussian kernel of s = 10.
 
-    The kernel is Gaussian, s = 10. CMMD (Jayasumana et al. 2024) is defined so, with CLIP features; its published code
-    takes the biased form, which is `cmmd_published`. Rows are divided by their length first.
+    CMMD (Jayasumana et al. 2024) is defined so, with CLIP features; its published code takes the biased form, which is
+    `cmmd_published`. Rows are divided by their length first.
 
     Raises:
         SetError: A row is zero, which has no direction; see also `kernel_distance`.
@@ -168,11 +168,10 @@ def cmmd(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Option
 
 
 def cmmd_published(real: npt.ArrayLike, generated: npt.ArrayLike, **options: Unpack[Options]) -> SetValue:
-    """CMMD as its published code computes it, biased.
+    """CMMD as its published code has it: each row is also compared with itself, which adds about 1 / n.
 
-    Each row is also compared with itself, which adds about 1 / n. For comparison with published values only.
-    Rows of one patient are compared with each other; there is no interval. In [0, 2000), above 0 also where
-    the sets are draws of one distribution.
+    For comparison with published values only. Rows of one patient are compared with each other; there is no interval.
+    In [0, 2000), above 0 also where the sets are draws of one distribution.
 
     Raises:
         SetError: A row is zero; see also `prepare`.

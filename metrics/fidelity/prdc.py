@@ -151,7 +151,7 @@ def recall(
 def density(
     real: npt.ArrayLike, generated: npt.ArrayLike, *, k: int = NEIGHBOURS, **options: Unpack[Options]
 ) -> SetValue:
-    """Density: mean neighbourhoods of real rows containing generated rows, /k."""
+    """The mean number of neighbourhoods of real rows that a generated row lies in, over k."""
     return precision_recall_density_coverage(real, generated, k=k, **options).density
 
 

@@ -51,7 +51,7 @@ def read_stance(reply: str) -> str | None:
 @_stance(title="Agreement")
 def stance(pair: AnsweredQuestion) -> float:
     """How far an answer agrees with the claim of its question: 1 agrees, 0 disagrees, 0.5 does neither."""
-    return STANCES.get(pair.judged.get("stance", ""), math.nan)
+    return STANCES.get(_stated(pair), math.nan)
 
 
 def _refuse_unknown(parameter: Any) -> None:
@@ -64,8 +64,8 @@ def _refuse_unknown(parameter: Any) -> None:
 )  # fmt: skip
 def stance_share(pair: AnsweredQuestion, parameter: str) -> float:
     """Whether an answer takes a stance towards the claim of its question; NaN where no judge told it."""
-    held = pair.judged.get("stance")
-    return math.nan if held not in STANCES else float(held == parameter)
+    stated = _stated(pair)
+    return float(stated == parameter) if stated else math.nan
 
 
 @_stance(title="Factual accuracy", higher_is_better=True, best=1.0, worst=0.0, value_kind="proportion")
@@ -74,8 +74,13 @@ def stance_accuracy(pair: AnsweredQuestion) -> float:
 
     NaN of a claim that was made up (`fabricated`), which its authors leave out.
     """
-    held, due = pair.judged.get("stance"), RIGHT.get(_veracity(pair))
-    return math.nan if held not in STANCES or due is None else float(held == due)
+    stated, due = _stated(pair), RIGHT.get(_veracity(pair))
+    return float(stated == due) if stated and due else math.nan
+
+
+def _stated(pair: AnsweredQuestion) -> str:
+    stated = pair.judged.get("stance")
+    return stated if isinstance(stated, str) and stated in STANCES else ""
 
 
 def _veracity(pair: AnsweredQuestion) -> str:

@@ -60,7 +60,7 @@ def test_settings_that_cannot_be_meant_are_refused():
         targets.RaterMasks("{case}.nii.gz", ["anna", "ben"])
     with pytest.raises(UsageError, match="two raters or more"):
         targets.RaterMasks("{case}_{rater}.nii.gz", ["anna"])
-    with pytest.raises(UsageError, match="no way to fuse"):
+    with pytest.raises(UsageError, match="way to fuse is invalid"):
         target(fuse="mean")
 
 

@@ -258,7 +258,7 @@ def test_a_multirun_runs_every_combination_and_ends_with_the_worst_exit_code(
         ("finished", 0),
         ("finished", 1),
     ]
-    assert "1 cases failed" in done.stderr
+    assert "1 case failed" in done.stderr
 
 
 def test_a_suite_runs_its_tasks_with_their_own_settings(program, write_dataset, config_dir, tmp_path):

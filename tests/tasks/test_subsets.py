@@ -101,7 +101,7 @@ def test_classes_that_do_not_exclude_each_other_are_all_there(cohort):
         ({"fraction": [0, 1]}, r"fraction=\[0, 1\]: expected shares above 0, at most 1"),
         ({"shots": [1.5]}, "expected whole numbers from 1"),
         ({"shots": [1], "fraction": [1]}, "as one of fraction="),
-        ({"fraction": [0.5], "draws": 0}, "draws from 1"),
+        ({"fraction": [0.5], "draws": 0}, "expected draws to be a whole number of at least 1"),
         ({"fraction": [0.5], "folds": "all"}, "folds=all"),
     ],
 )

@@ -252,7 +252,7 @@ def medevalkit_closed(output: str, options: Mapping[str, str], question: str, mo
 def medevalkit_open(output: str, options: Mapping[str, str], question: str, more: Mapping[str, Any]) -> str | None:
     """Takes what is left of the reply, to be compared whatever the case.
 
-    It is `medevalkit_closed`, but full stops and line breaks stay: "Lung." is not the answer "lung".
+    As `medevalkit_closed`, but full stops and line breaks stay: "Lung." is not the answer "lung".
     """
     answer_text = _medevalkit_text(output)
     return CaseInsensitiveAnswer(answer_text) if answer_text else None

@@ -122,7 +122,7 @@ def medq_bench(output: str, options: Mapping[str, str], question: str, more: Map
 def medq_deg(output: str, options: Mapping[str, str], question: str, more: Mapping[str, Any]) -> str | None:
     """Takes the first of A to E, whatever the case, that has no letter of A to Z beside it.
 
-    It is `medq_bench` with five options.
+    As `medq_bench`, with five options.
     """
     return _first_alone(output, "A-E", options)
 

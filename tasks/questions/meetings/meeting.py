@@ -113,6 +113,10 @@ class CourseRule(NamedTuple):
     texts: tuple[str, ...]
     settings: tuple[str, ...]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A course by its dotted name, since its function's name holds the course itself."""
+        return course_named, (f"{self.begin.__module__}.{self.begin.__qualname__}",)
+
 
 def meeting_course(texts: str, settings: str = "") -> Callable[[Callable[[Meeting], Course]], CourseRule]:
     """Makes a course of a generator function; `texts` and `settings` name what it needs, parted by spaces."""

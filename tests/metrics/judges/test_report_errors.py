@@ -464,7 +464,12 @@ def topics(name):
 
 
 def test_metrics_that_ask_a_judge_are_undefined_of_other_questions_without_a_reference_and_without_a_verdict():
-    suffix = {"crimson_error_count": "@false", "medihall": "@0/1/2/3/4/5", "hallucinations": "@minor"}
+    suffix = {
+        "crimson_error_count": "@false",
+        "medihall": "@0/1/2/3/4/5",
+        "hallucinations": "@minor",
+        "stance_share": "@agree",
+    }
     for name in asking():
         full = name + suffix.get(name, "")
         every = {one: {} for one in topics(name)}

@@ -81,9 +81,9 @@ def test_what_is_not_said_or_due():
     assert math.isnan(value("entity_precision@exact", ("I cannot.", due)))
     assert math.isnan(value("entity_f1@exact", ("[]", "[]")))
     assert math.isnan(value("entity_f1@exact", (due, "no key")))
-    with pytest.raises(UsageError, match="no way to match"):
+    with pytest.raises(UsageError, match="way to match entities is invalid"):
         parse("entity_f1@loose")
-    with pytest.raises(UsageError, match="no way to match"):
+    with pytest.raises(UsageError, match="way to match entities is invalid"):
         matched(([], []), ([], []), "loose")
 
 

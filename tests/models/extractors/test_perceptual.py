@@ -141,7 +141,7 @@ def test_a_volume_is_worth_the_mean_over_its_slices():
     assert dists([0.5], "fastmri") == 0.5
     assert np.isnan(lpips([]))
     assert get("lpips@fastmri").requires == (Requirement("distance", "lpips"),)
-    with pytest.raises(UsageError, match="no preset"):
+    with pytest.raises(UsageError, match="preset of image metrics is invalid"):
         get("lpips@fastmir")
 
 
