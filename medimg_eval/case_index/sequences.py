@@ -74,7 +74,7 @@ def any_patients(cases: Sequence[Case]) -> bool:
 
 
 def remembered(cases: Sequence[Case], name: str, make: Callable[[], T], *, of_files: bool = False) -> T:
-    """What is found of all cases, as JSON can hold it: of stored ones once, and then remembered.
+    """Facts of all cases, as JSON; of stored cases found once.
 
     Args:
         cases: those of a task.

@@ -163,7 +163,7 @@ class StoredCases(Sequence[Case]):
         return _opened_again, (self.path, self.key, self._allowed)
 
     def remember(self, name: str, make: Callable[[], T]) -> T:
-        """What was once found of all of them, as JSON can hold it; it is kept beside the file, if that can be.
+        """Facts of all cases, as JSON, stored beside the file where possible.
 
         Args:
             name: of what is found, and of the rule by which.

@@ -115,7 +115,7 @@ def _read_rating(path: Path, number: int, row: Mapping[str, str], names: Mapping
 
 
 class _Rated(NamedTuple):
-    """What readers gave models by one criterion: means over repeats of (model, case, reader), NaN for none."""
+    """Mean ratings by one criterion, (model, case, reader); NaN without any."""
 
     criterion: str
     models: Sequence[str]
@@ -133,7 +133,7 @@ def rating_table(
     far a reader agrees with the same reader's repeats.
 
     Raises:
-        UsageError: a number of the bootstrap cannot be meant.
+        UsageError: a number of the bootstrap is invalid.
     """
     check_numbers(resamples, level, seed)
     groups: dict[str, list[Rating]] = defaultdict(list)

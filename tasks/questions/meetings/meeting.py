@@ -22,7 +22,7 @@ from medimg_eval.tasks.questions.templates import fill
 
 
 class Speech(NamedTuple):
-    """What one agent is asked.
+    """Question to one agent.
 
     Attributes:
         agent: its name.
