@@ -35,11 +35,6 @@ class Entity(NamedTuple):
     start: int
     end: int
 
-    @property
-    def span(self) -> tuple[str, int, int] | tuple[int, int]:
-        """Where it lies, or its words where that is not told."""
-        return (self.text, -1, -1) if self.start < 0 else (self.start, self.end)
-
     def overlaps(self, other: Entity) -> bool:
         """Whether both share letters, or words where places are not told."""
         if self.start >= 0 and other.start >= 0:
@@ -48,7 +43,7 @@ class Entity(NamedTuple):
 
 
 Read = tuple[list[Entity], list[tuple[Any, ...]]]
-"""Entities and relations; a relation is its kind with the spans and types of its two entities."""
+"""Entities and relations; a relation is its kind with its two entities."""
 
 
 def read_entities(text: str) -> Read | None:
@@ -89,11 +84,13 @@ def _read_relation(one: Any, entities: Sequence[Entity | None]) -> tuple[Any, ..
     head, tail = (entities[index] for index in indices)
     if head is None or tail is None:
         return None
-    return normalised(str(one.get("type", ""))), head.kind, head.span, tail.kind, tail.span
+    return normalised(str(one.get("type", ""))), head, tail
 
 
 def matched(said: Read, due: Read, how: str) -> int:
     """Returns one-to-one matches, by one of `MATCHES`.
+
+    Words are the span where the place of any entity is not told.
 
     Raises:
         UsageError: there is no such way.
@@ -101,10 +98,17 @@ def matched(said: Read, due: Read, how: str) -> int:
     UsageError.refuse_invalid("way to match entities", MATCHES, how)
     if how == "partial":
         return _count_overlapping(said[0], due[0])
+    placed = all(entity.start >= 0 for entity in (*said[0], *due[0]))
+
+    def span(entity: Entity) -> Any:
+        return (entity.start, entity.end) if placed else entity.text
+
     keys: Mapping[str, Callable[[Read], list[Any]]] = {
-        "exact": lambda read: [(entity.span, entity.kind) for entity in read[0]],
-        "type_free": lambda read: [entity.span for entity in read[0]],
-        "relations": lambda read: list(read[1]),
+        "exact": lambda read: [(span(entity), entity.kind) for entity in read[0]],
+        "type_free": lambda read: [span(entity) for entity in read[0]],
+        "relations": lambda read: [
+            (kind, span(head), head.kind, span(tail), tail.kind) for kind, head, tail in read[1]
+        ],
     }
     unmatched = list(keys[how](due))
     count = 0

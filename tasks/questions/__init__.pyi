@@ -1,5 +1,6 @@
 from .agent import AgentQuestionTask as AgentQuestionTask
 from .agent_steps import AgentStepTask as AgentStepTask
+from .attacked import AttackedQuestionTask as AttackedQuestionTask
 from .clinic import ClinicQuestionTask as ClinicQuestionTask
 from .consultation import ConsultationQuestionTask as ConsultationQuestionTask
 from .chats import DialogueQuestionTask as DialogueQuestionTask

@@ -99,12 +99,7 @@ class ConsultationQuestionTask(QuestionTask):
 
     @cached_property
     def _made(self) -> Any:
-        model = self.patient
-        if isinstance(model, partial):  # a model's config also says what it is called
-            model = model.func(
-                *model.args, **{key: keyword for key, keyword in model.keywords.items() if key != "name"}
-            )
-        return model
+        return make_partner(self.patient)
 
     def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:
         """Lets doctor and patient talk; all consultations of a batch go on together."""
@@ -142,6 +137,14 @@ class ConsultationQuestionTask(QuestionTask):
         for synonym, name in self.synonyms.items():
             text = re.sub(rf"\b{re.escape(synonym)}\b", name, text, flags=re.IGNORECASE)
         return text
+
+
+def make_partner(model: Any) -> Any:
+    """Model that speaks beside the one asked; functions are called."""
+    if not isinstance(model, partial):
+        return model
+    keywords = {key: keyword for key, keyword in model.keywords.items() if key != "name"}  # a config's own name
+    return model.func(*model.args, **keywords)
 
 
 @dataclass

@@ -51,7 +51,8 @@ def perfect(name, task):
 
 
 def test_every_benchmark_has_a_sample_and_every_sample_a_benchmark():
-    assert sorted([*SAMPLES, *AGENTS]) == sorted(TASKS)
+    attacked = ["medqa_attacked"]  # on the sample of medqa, with a model that attacks: tests/end_to_end/test_attack.py
+    assert sorted([*SAMPLES, *AGENTS, *attacked]) == sorted(TASKS)
 
 
 @EACH

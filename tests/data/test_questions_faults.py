@@ -556,11 +556,21 @@ def test_a_record_whose_key_does_not_fit_is_named_and_keeps_its_id(tmp_path, nam
 
 
 @pytest.mark.parametrize(
-    ("step", "words"), [("numbered", "expected a list to be numbered"), ("conversation", "is no list of turns")]
+    ("step", "words"),
+    [
+        ("numbered", "expected a list to be numbered"),
+        ("conversation", "is no list of turns"),
+        ("tagged", "are no tags of tokens"),
+    ],
 )
 def test_a_list_that_is_none_is_a_fault_of_its_record_alone(tmp_path, step, words):
     turns = [{"role": "user", "content": "Hi."}]
-    as_json(tmp_path / "t.json", [BASE | {"id": "1", "said": turns}, BASE | {"id": "2", "said": "Hi."}])
+    if step == "tagged":
+        turns[:] = ["B-Drug"]
+    as_json(
+        tmp_path / "t.json",
+        [BASE | {"id": "1", "said": turns, "tokens": ["x"]}, BASE | {"id": "2", "said": "Hi.", "tokens": ["x"]}],
+    )
     found = ask(tmp_path, expand=[{step: "said"}])
     assert found["1"] == "A"
     assert words in next(text for name, text in found.items() if name != "1")

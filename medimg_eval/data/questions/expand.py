@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -25,8 +26,8 @@ def expanded(records: Sequence[Record], steps: Sequence[Any], root: Path) -> lis
 
     They are `{explode: ...}`, `{turns: ...}`, `{pair: ...}`, `{cross: ...}`, `{join: ...}`, `{filter: ...}`,
     `{without: ...}`, `{listed: ...}`, `{shuffle: ...}`, `{first: ...}`, `{one_line: ...}`, `{fill: ...}`,
-    `{sort: ...}`, `{numbered: ...}`, `{conversation: ...}`. Raises UsageError where there is no such step, or a step
-    has no such key, UserError where one names a field that no record has, or a file that is missing.
+    `{sort: ...}`, `{numbered: ...}`, `{conversation: ...}`, `{tagged: ...}`. Raises UsageError where there is no such
+    step, or a step has no such key, UserError where one names a field that no record has, or a file that is missing.
     """
     expanded_records = list(records)
     for stated in steps:
@@ -54,7 +55,7 @@ def _is_meant(name: str, given: Any) -> bool:
         return isinstance(given, Mapping) and bool(given)
     if name in ("shuffle", "first"):
         return isinstance(given, int) and given >= 0
-    if name in ("one_line", "numbered", "conversation", "turns", "sort"):
+    if name in ("one_line", "numbered", "conversation", "turns", "sort", "tagged"):
         return isinstance(given, str) and bool(given)
     if name == "pair":
         return isinstance(given, list | tuple) and bool(given) and all(isinstance(item, Mapping) for item in given)
@@ -339,6 +340,41 @@ def _read_conversation(records: list[Record], step: Step, _root: Path) -> list[R
     return _expand_each(records, make)
 
 
+def _read_tags(records: list[Record], step: Step, _root: Path) -> list[Record]:
+    """Joins tokens as `text`, and reads their BIO tags as `entities`."""
+    column, words = str(step["tagged"]), str(step.get("tokens", "tokens"))
+    names = step.get("names", ())
+    _check_patterns(records, [column, words])
+
+    def make(record: Record) -> list[Record]:
+        tags, tokens = record.value(column), record.value(words)
+        try:
+            named = [names[tag] if isinstance(tag, int) else str(tag) for tag in tags]
+            entities = _tagged_spans(tokens, named)
+        except (TypeError, ValueError, IndexError) as error:
+            return [replace(record, fault=f"{column} and {words} are no tags of tokens: {error}")]
+        return [record.with_values(text=" ".join(tokens), entities=json.dumps({"entities": entities}))]
+
+    return _expand_each(records, make)
+
+
+def _tagged_spans(tokens: Sequence[str], tags: Sequence[str]) -> list[dict[str, Any]]:
+    """Spans of BIO tags in the tokens joined by blanks; I- after another type begins one."""
+    spans: list[dict[str, Any]] = []
+    start, before = 0, "O"
+    for token, tag in zip(tokens, tags, strict=True):
+        mark, _, kind = tag.partition("-")
+        end = start + len(token)
+        if mark == "I" and before.partition("-")[2] == kind:
+            spans[-1] |= {"end": end, "text": f"{spans[-1]['text']} {token}"}
+        elif mark in ("B", "I"):
+            spans.append({"text": token, "type": kind, "start": start, "end": end})
+        elif tag != "O":
+            raise ValueError(f"expected O, B-TYPE or I-TYPE, got {tag!r}")
+        start, before = end + 1, tag
+    return spans
+
+
 STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], set[str]]] = {
     "explode": (_explode_list, set()),
     "turns": (_split_turns, set()),
@@ -355,6 +391,7 @@ STEPS: Mapping[str, tuple[Callable[[list[Record], Step, Path], list[Record]], se
     "sort": (_sort_values, {"into", "as"}),
     "numbered": (_number_items, set()),
     "conversation": (_read_conversation, set()),
+    "tagged": (_read_tags, {"tokens", "names"}),
     ROTATE: (lambda records, _step, _root: records, set()),
 }
 
@@ -369,6 +406,7 @@ EXPECTED = {
     "numbered": "the name of a column",
     "conversation": "the name of a column",
     "turns": "the name of a column",
+    "tagged": "the name of a column",
     "fill": "an object of columns and values",
     "sort": "the name of a column",
 }

@@ -300,6 +300,41 @@ def medec(root):
         write_table(root / "MEDEC-MS" / file, [{**blank, **dict(zip(names, one, strict=True))} for one in told])
 
 
+# Due: aspirin and gastric ulcers; heparin. Said: aspirin, ulcers alone, and morphine, which is not there; nothing.
+# Exact 1 of 3 said and of 3 due; overlapping 2.
+@sample(
+    "bc5cdr",
+    cases=["test-1", "test-2"],
+    replies={
+        "test-1": '[{"text": "aspirin", "type": "Chemical"}, {"text": "ulcers", "type": "Disease"}, '
+        '{"text": "morphine", "type": "Chemical"}]',
+        "test-2": "[]",
+    },
+    scores={
+        "entity_precision@exact": 1 / 3,
+        "entity_recall@exact": 1 / 3,
+        "entity_f1@exact": 1 / 3,
+        "entity_f1@partial": 2 / 3,
+        "entity_f1@type_free": 1 / 3,
+    },
+    images=0,
+    text=(
+        "Find all chemicals and diseases in the sentence below, each exactly as it stands there.\n\nAspirin causes "
+        'gastric ulcers .\n\nReply with a JSON list alone, such as [{"text": "aspirin", "type": "Chemical"}], in which '
+        "type is Chemical or Disease; [] where there are none."
+    ),
+    perfect=lambda case: case.target.read().value,
+)
+def bc5cdr(root):
+    """Tokens with numbers of BIO tags, a sentence a line."""
+    sentences = [
+        {"tokens": ["Aspirin", "causes", "gastric", "ulcers", "."], "tags": [1, 0, 2, 3, 0]},
+        {"tokens": ["Heparin", "was", "given", "."], "tags": [1, 0, 0, 0]},
+    ]
+    for split in ("train", "valid", "test"):
+        write_lines(root / "dataset" / f"{split}.json", sentences)
+
+
 def medcalc_rows(root):
     """Numbers with limits, a whole number, and a date, which is another task's."""
     told = [

@@ -75,6 +75,19 @@ def test_what_replies_may_look_like(reply, count):
     assert found is None or found[1] == []
 
 
+def test_words_are_the_span_where_one_side_tells_no_place():
+    due = [entity("aspirin", "drug", 0, 7), entity("ulcer", "symptom", 15, 20)]
+    said = [{"text": "Aspirin", "type": "Drug"}, {"text": "ulcer", "type": "drug"}]
+    texts = (json.dumps(said), json.dumps(due))
+    assert value("entity_f1@exact", texts) == 1 / 2
+    assert value("entity_f1@type_free", texts) == 1
+    bound = [{"type": "causes", "head": 0, "tail": 1}]
+    texts = [
+        json.dumps({"entities": some, "relations": bound}) for some in ([said[0], {**said[1], "type": "symptom"}], due)
+    ]
+    assert value("entity_f1@relations", texts) == 1
+
+
 def test_what_is_not_said_or_due():
     due = json.dumps(DUE)
     assert value("entity_recall@exact", ("I cannot.", due)) == 0
