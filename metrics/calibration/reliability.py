@@ -230,7 +230,7 @@ def _make_luck_remark(title: str, places: Callable[[Floats, int], Any]) -> Calla
             return ""
         expected = by_luck(stated.sure, places(stated.sure, whole_number(bins)))
         expected_text = (
-            f"{title}@{bins:g}: confidences that mean exactly what they say would reach about {expected:.3f} here."
+            f"{title}@{bins:g}: confidences that mean exactly what they say would reach about {expected:.3f} here"
         )
         return ". ".join(filter(None, [expected_text, remarked(rows)]))
 

@@ -61,8 +61,17 @@ PRINTED = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("page", "number", "text"), PRINTED.values(), ids=PRINTED)
+def in_turn(page, number, text):
+    """What takes a while is looked at in turn, as all long tests are."""
+    told = RESULT["pages"][page]
+    blocks = [block for block in told["blocks"] if block["block"].startswith(f"{page} {number}:")]
+    takes = told["belongings CPU s"] + sum(block.get("CPU s", 0) for block in blocks)
+    return pytest.param(page, number, text, marks=pytest.mark.long if takes > 3 else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "text"), [in_turn(*printed) for printed in PRINTED.values()], ids=list(PRINTED)
+)
 def test_a_command_prints_what_stands_below_it(page, number, text, tmp_path):
     needed = [block for block in PAGES[page] if block.number == number or (block.file and block.number < number)]
     assert run_page(page, needed, tmp_path, shell())["blocks"][-1]["result"] == "ran"
@@ -73,7 +82,7 @@ def test_a_command_prints_what_stands_below_it(page, number, text, tmp_path):
 
 
 def test_pages_show_what_commands_print():
-    assert len(PRINTED) >= 5
+    assert len(PRINTED) >= 25
 
 
 def test_no_block_of_the_last_long_run_failed():
