@@ -62,7 +62,7 @@ def features(rows: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 def ours(task: str, *, whole: bool) -> Call:
     from medimg_eval.metrics import fidelity
-    from medimg_eval.metrics.fidelity.nearest_neighbours import clouds, near
+    from medimg_eval.metrics.fidelity.nearest_neighbours import near, prepare_feature_sets
 
     options: dict[str, Any] = {} if whole else PLAIN
 
@@ -70,7 +70,7 @@ def ours(task: str, *, whole: bool) -> Call:
         return [fidelity.frechet_distance(real[:n], made[:n], **options).value for n in FINDINGS]
 
     def nearest(real: np.ndarray, made: np.ndarray) -> list[float]:
-        queries, gallery = clouds(made, real)
+        queries, gallery = prepare_feature_sets(made, real)
         return [float(np.sqrt(near(queries, gallery, 2).squares).sum() / gallery.scale)]
 
     if task.startswith("frechet by"):

@@ -91,9 +91,9 @@ def mni_tissues(options: argparse.Namespace) -> Part:
     """Grey matter, white matter and what else the MNI152 brain holds; the prediction is smoothed, with noise."""
     from scipy.ndimage import binary_fill_holes, gaussian_filter
 
-    from medimg_eval.data.mni152 import _tissue
+    from medimg_eval.data.mni152 import tissue_labels
 
-    reference = _tissue().astype(np.uint8)
+    reference = tissue_labels().astype(np.uint8)
     reference[binary_fill_holes(reference > 0) & (reference == 0)] = 3
     random = np.random.default_rng(0)
     noise = (random.standard_normal(reference.shape).astype(np.float32) for _ in range(4))

@@ -84,11 +84,11 @@ def metrics() -> dict[str, float]:
     from monai.metrics import compute_hausdorff_distance as hausdorff
     from monai.metrics import compute_surface_dice as surface_dice
 
-    from medimg_eval.data.mni152 import _tissue
+    from medimg_eval.data.mni152 import tissue_labels
     from medimg_eval.metrics import segmentation_scores
 
     torch.set_num_threads(1)
-    reference = _tissue()
+    reference = tissue_labels()
     prediction = np.roll(reference, 1, axis=1)
     asked = ["dice", "hd95", "assd", "nsd@1"]
 

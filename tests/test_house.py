@@ -1,5 +1,7 @@
 """The house rules that no linter checks."""
 
+import ast
+import importlib
 import re
 import subprocess
 import sys
@@ -27,6 +29,16 @@ def test_what_scoring_processes_import_needs_no_torch(module):
         f"import sys, {module}; sys.exit(bool({{'torch', 'lightning', 'monai', 'hydra', 'pandas'}} & set(sys.modules)))"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=environment())
+
+
+@pytest.mark.parametrize("script", sorted((ROOT / "benchmarks").glob("*.py")), ids=lambda script: script.stem)
+def test_what_benchmarks_take_from_the_package_is_there(script):
+    for node in ast.walk(ast.parse(script.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("medimg_eval"):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                if not hasattr(module, name.name):
+                    importlib.import_module(f"{node.module}.{name.name}")
 
 
 @pytest.mark.parametrize("name", config_names("task"))
