@@ -243,6 +243,23 @@ def with_subsets(spec: ModelSpec, task: Task) -> ModelSpec:
     return spec
 
 
+def refuse_own_folds(spec: ModelSpec, task: Task) -> None:
+    """Refuses a model of several folds or subsets where its own cases are asked about together.
+
+    On other cases what the folds say is averaged, where the model can.
+    """
+    manifest = Path(str(spec.config.get("checkpoint") or "")).expanduser() / "fold-0" / "manifest.json"
+    if not manifest.is_file():
+        return
+    fitted = json.loads(manifest.read_text(encoding="utf-8")).get("config", {}).get("task") or {}
+    layouts = [dict(stated.get("layout") or {}, splits=None) for stated in (fitted, task.config)]
+    if fitted.get("subsets") or layouts[0] == layouts[1]:
+        raise UsageError(
+            f"{manifest.parents[1]}: holds a model for each fold or subset of task {task.name!r}; test it by "
+            "folds=all, or by the words that it was fitted with"
+        )
+
+
 def _of_fold(value: Any, number: int) -> Any:
     if isinstance(value, Mapping):
         return {key: _of_fold(item, number) for key, item in value.items()}

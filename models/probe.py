@@ -50,7 +50,8 @@ class Probe(Classifier, RiskModel, Regressor):
             validate on, or, without any, by cross-validation that keeps patients together.
         criterion: what they are chosen by: `loss`, of survival `c_index`; or `auroc`, `balanced_accuracy`, `pearson`.
         folds: of cross-validation.
-        checkpoint: folder of a `fit` run.
+        checkpoint: folder of a `fit` run; of one with `folds=all` on other cases, the answers of all folds' heads are
+            averaged.
         batch: images that are embedded at once.
         tiles: which tiles of a slide the encoder is shown, by the keys of `embed`; its defaults without.
         slices: which slices of a volume.
@@ -92,6 +93,7 @@ class Probe(Classifier, RiskModel, Regressor):
                 "model.explain needs an encoder of timm or torchvision and a linear head, such as logistic"
             )
         self.uses_torch = encoder is not None or self.head.uses_torch
+        self._further: list[Head] = []
         self._loaded = False
 
     def check_ready(self) -> None:
@@ -228,17 +230,27 @@ class Probe(Classifier, RiskModel, Regressor):
         if self.head.facts["asked"] != asked:
             raise UserError(f"the head was fitted to {self.head.facts['asked']}, and the task asks it to {asked}")
         bags = self._bags(prompts)
-        explain = getattr(self.head, "explain", None)
-        if explain is not None:
-            values, weights = explain(bags)
-            return values, weights
-        return self.head.predict(self._vectors(bags)), [None] * len(bags)
+        heads: list[Any] = [self.head, *self._further]
+        if hasattr(self.head, "explain"):
+            values, weights = zip(*(head.explain(bags) for head in heads), strict=True)
+            return np.mean(values, 0), [
+                None if some[0] is None else np.mean(some, 0) for some in zip(*weights, strict=True)
+            ]
+        vectors = self._vectors(bags)
+        return np.mean([head.predict(vectors) for head in heads], 0), [None] * len(bags)
 
     def _load(self) -> None:
         """Loads the head once; raises UserError for another head or encoder."""
         if self._loaded or self.checkpoint is None:
             return
-        folder = fitted_folder(self.checkpoint)
+        folds = sorted(Path(self.checkpoint).expanduser().glob("fold-*"))
+        self.head, *self._further = [self._load_head(str(folder)) for folder in folds or [self.checkpoint]]
+        if self._further and self.explanation is not None:
+            raise UserError(f"{self.checkpoint}: model.explain draws maps of one head, and here is one for each fold")
+        self._loaded = True
+
+    def _load_head(self, checkpoint: str) -> Head:
+        folder = fitted_folder(checkpoint)
         head = load_head(folder)
         if type(head) is not type(self.head):
             raise UserError(
@@ -247,7 +259,7 @@ class Probe(Classifier, RiskModel, Regressor):
             )
         if (encoder_config := head.facts.get("encoder")) != (now := _encoder_revision(self.encoder)):
             raise UserError(f"{folder}: was fitted on features of {encoder_config or 'files'}, not of {now or 'files'}")
-        self.head, self._loaded = head, True
+        return head
 
     def _gathered(self, lessons: Iterable[Lesson], asked: str, spill: Path, names: Sequence[str] = ()) -> Lessons:
         """Features and targets of cases; bags are packed as they come."""

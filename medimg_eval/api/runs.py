@@ -26,6 +26,7 @@ from medimg_eval.instantiate import (
     build_task,
     changed,
     config_of_prediction,
+    refuse_own_folds,
     stored_task,
     with_config,
     with_folds,
@@ -231,6 +232,9 @@ def _by_repeat(wanted: Mapping[str, Any], tasks: list[Task], spec: ModelSpec) ->
         spec = with_subsets(spec, tasks[0])
     elif numbers := list(tasks[0].folds()):
         spec = with_folds(spec, numbers)
+    else:
+        for task in tasks:
+            refuse_own_folds(spec, task)
     return tasks, spec
 
 

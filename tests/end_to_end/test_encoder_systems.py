@@ -109,6 +109,38 @@ def test_gpfms_survival_is_tested_in_each_of_its_folds(tmp_path):
     assert "c_index" in run_commands("gpfm_survival_luad", root, words).lower()
 
 
+def test_phikons_slides_go_through_nested_folds_to_another_cohort(tmp_path, capsys):
+    root = folder_of(tmp_path)
+    encoder_sets.write_owkin(root)
+    small = ["model.head.hidden=16", "model.head.attention=8"]
+    words = [
+        "model=owkin_abmil",
+        *small,
+        "model.grid={rate: [1.0e-2, 1.0e-9], epochs: [4]}",
+        "model.folds=2",
+        "folds=all",
+    ]
+    of_coad = ["task=tcga_crc_msi", f"task.layout.root={root}", "task.layout.cohorts=[TCGA_COAD]", *QUICK[:2]]
+    assert start(["fit", *of_coad, *words, f"run={tmp_path}/FIT"]) == 0
+    searches = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("FIT/fold-*/search.json"))]
+    # Each outer fold chose anew among inner ones; a rate of 1e-9 learns nothing.
+    assert [search["chosen_on"] for search in searches] == ["2 folds"] * 5
+    assert [search["chosen"]["rate"] for search in searches] == [0.01] * 5
+    tested = ["model.checkpoint=" + str(tmp_path / "FIT"), QUICK[2]]
+    assert start(["test", *of_coad, *words, *tested, f"run={tmp_path}/RUN"]) == 0
+    assert "auroc" in table_of(tmp_path / "RUN").lower()
+    # Another cohort is tested by the mean of the five heads; the same one is not, for each head knows most of it.
+    of_read = [*of_coad, "task.layout.cohorts=[TCGA_READ]", "task.splits.test=all", "task.layout.splits=null"]
+    assert start(["test", *of_read, *words[:-1], *tested, f"run={tmp_path}/OUT/a", "model.name=ensemble"]) == 0
+    alone = [*words[:-1], f"model.checkpoint={tmp_path}/FIT/fold-0", QUICK[2]]
+    assert start(["test", *of_read, *alone, f"run={tmp_path}/OUT/b", "model.name=fold 0"]) == 0
+    capsys.readouterr()
+    assert start(["compare", f"runs={tmp_path}/OUT", "metric=auroc@MSI-H", "resamples=20"]) == 0
+    assert "ensemble" in capsys.readouterr().out
+    assert start(["test", *of_coad, *words[:-1], *tested, f"run={tmp_path}/OUT/c"]) == 2
+    assert "holds a model for each fold" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("name", "model"), [("pathobench", "patho_bench_probe"), ("pathobench_survival", "cox_probe")])
 def test_patho_benchs_tables_and_features_go_through_its_probe(name, model, tmp_path):
     root = tmp_path / "data"

@@ -116,6 +116,39 @@ def write_patho_bench(root, survives=False):
     (root / "config.yaml").write_text(settings)
 
 
+def write_owkin(root, cohorts=("TCGA_COAD", "TCGA_READ"), patients=15):
+    """HistoSSLscaling's data_dir: labels of patients without a header, and .npy files of level, x, y and features.
+
+    Patient 00 has two slides, one has no label, and that of one is Indeterminate.
+    """
+    raw = root / "raw/slides_classification/TCGA/clinical"
+    for place, cohort in enumerate(cohorts):
+        features = root / "preprocessed/slides_classification/features/iBOTViTBasePANCAN/TCGA" / cohort
+        msi, survival = [], ["bcr_patient_barcode,gender,OS,OS.time"]
+        for number in range(patients):
+            patient, label = f"TCGA-A{place}-{number:04d}", number % 2
+            if number < patients - 1:
+                word = (
+                    "Indeterminate"
+                    if number == patients - 2
+                    else "MSI-H"
+                    if label
+                    else ("MSS", "MSI-L")[number % 4 // 2]
+                )
+                msi.append(f"{patient},{word}")
+                survival.append(f"{patient},FEMALE,{number % 3 % 2},{900 - 400 * label + number}")
+            for slide in range(1 + (number == 0)):
+                folder = features / f"{patient}-01Z-00-DX{slide + 1}.0A1B-2C.svs"
+                folder.mkdir(parents=True)
+                tiles = bag(label, 100 * place + 2 * number + slide)
+                places = np.stack([np.full(len(tiles), 16), np.arange(len(tiles)), np.zeros(len(tiles))], axis=1)
+                np.save(folder / "features.npy", np.concatenate([places, tiles], axis=1).astype(np.float32))
+        for name, lines in (("msi/msi_labels", msi), ("survival/survival_labels", survival)):
+            table = raw / f"{name}_{cohort.lower()}.csv"
+            table.parent.mkdir(parents=True, exist_ok=True)
+            table.write_text("\n".join(lines) + "\n")
+
+
 def write_benchx(root):
     """BenchX's NIH: NIH's table, and one name a line in each list."""
     classes = list(config("benchx_nih").classes)

@@ -119,6 +119,22 @@ def test_survival_and_numbers_are_learned_by_the_same_model(tmp_path):
         probe.classify([learned[0].prompt])
 
 
+@pytest.mark.parametrize("head", ["logistic", {"name": "abmil", "hidden": 4, "attention": 4, "epochs": 1}])
+def test_heads_of_folds_are_averaged(tmp_path, head):
+    labels = {1: "odd"}
+    learned = lessons(40, lambda n: vector(noisy(n)), lambda n: Findings({"odd": float(n % 2)}), labels=labels)
+    for fold in range(2):
+        Probe(head=head).learn(learned[20 * fold : 20 * fold + 20], None, tmp_path / f"fold-{fold}", "classify")
+    prompts = [lesson.prompt for lesson in learned[:3]]
+    first, second = (Probe(head=head, checkpoint=str(tmp_path / f"fold-{fold}")).classify(prompts) for fold in range(2))
+    both = Probe(head=head, checkpoint=str(tmp_path)).classify(prompts)
+    for one, other, mean in zip(first, second, both, strict=True):
+        assert one["odd"] != other["odd"]
+        assert mean["odd"] == pytest.approx((one["odd"] + other["odd"]) / 2)
+        if attention_of(mean) is not None:
+            np.testing.assert_allclose(attention_of(mean), (attention_of(one) + attention_of(other)) / 2)
+
+
 class Brightness(Embedder):
     """Embeds a picture by its mean, and by how much it varies."""
 

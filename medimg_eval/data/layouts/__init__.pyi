@@ -25,6 +25,7 @@ from .kspace import KSpaceScans as KSpaceScans
 from .listed import Listed as Listed, PointTable as PointTable
 from .nnunet import MsdDatalist as MsdDatalist, NnUNet as NnUNet
 from .pannuke import PanNuke as PanNuke
+from .owkin_slides import OwkinSlides as OwkinSlides
 from .patho_bench import PathoBench as PathoBench
 from .questions import AnswerTable as AnswerTable, Questions as Questions
 from .reconstructed import Reconstructed as Reconstructed

@@ -77,16 +77,20 @@ class Table(FolderLayout):
 
     def rows(self, root: Path) -> list[tuple[Row, str | None]]:
         """The rows that are meant, each with its split."""
-        wanted = {column: _as_text_set(value) for column, value in self.where.items()}
         rows_: list[tuple[Row, str | None]] = []
         for split, tables in self._tables(root).items():
             for path in tables:
-                rows = read_table(path, separator=self.separator, header=self.header)
-                meant = [row for row in rows if all(row.text(key) in values for key, values in wanted.items())]
+                meant = self.rows_of(path)
                 if split is not None:
                     meant = [Row(row.path, row.place, {"split": split, **row.values}) for row in meant]
                 rows_ += [(row, row.text(self.split) if self.split else split) for row in meant]
         return rows_
+
+    def rows_of(self, table: Path) -> list[Row]:
+        """The rows of one table that `where` means."""
+        wanted = {column: _as_text_set(value) for column, value in self.where.items()}
+        rows = read_table(table, separator=self.separator, header=self.header)
+        return [row for row in rows if all(row.text(key) in values for key, values in wanted.items())]
 
     def split_files(self, root: Path) -> tuple[Path, ...]:
         """The tables, when they say."""
