@@ -336,11 +336,7 @@ def detection_scores(
 ) -> list[LabelScore]:
     """Returns the rows of one label of one case.
 
-    Args:
-        label: Its name.
-        found: Its candidates, judged.
-        metrics: Which of "detection_score", "n_reference_lesions", "false_negatives" and "detection_recall".
-        status: Of a case that failed; otherwise as in `LabelScore`, and of a candidate its own.
+    The status is as in `LabelScore`, and of a candidate its own, unless that of a failed case is given.
     """
     scores = []
     if "detection_score" in metrics:
@@ -501,10 +497,7 @@ class _Points(NamedTuple):
 
 
 def _make_judge(rows: ScoreTable, area: Callable[[_Points], Floats]) -> Callable[[Floats], Floats]:
-    """Returns a judge: weights (resample, row) to label means, (resample,).
-
-    Labels without findings are left out; NaN where none has any.
-    """
+    """Returns a judge: weights (resample, row) to means over labels with findings, (resample,)."""
     cases, first = np.unique(rows.case, return_index=True)
     silent = rows.cases - cases.size
     points = [_points_of(rows, np.flatnonzero(rows.label == label)) for label in np.unique(rows.label)]

@@ -88,10 +88,7 @@ def _by_deviation(groups: _Groups) -> Floats:
 
 
 def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Weighed:
-    """Returns a judge: weights (resample, row) to scores, (resample,).
-
-    A resample with fewer than two groups has NaN.
-    """
+    """Returns a judge: weights (resample, row) to scores; NaN of fewer than two groups."""
     means, at = case_means(rows, metric)
     names, member = np.unique(rows.attributes.get(attribute, np.zeros(rows.value.size, "U1"))[at], return_inverse=True)
     groups = [index for index, name in enumerate(names) if str(name) not in UNKNOWN_GROUPS]
@@ -111,10 +108,7 @@ def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[
 
 
 def case_means(rows: ScoreTable, metric: str) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Returns cases' means over labels, (case,), with their rows.
-
-    Cases without a value are left out; the others are in the order of their numbers.
-    """
+    """Returns means over labels of cases with a value, (case,), and their rows."""
     chosen = np.flatnonzero((rows.metric == metric) & ~np.isnan(rows.value))
     _, first, owner = np.unique(rows.case[chosen], return_index=True, return_inverse=True)
     means = np.bincount(owner, weights=rows.value[chosen]) / np.bincount(owner)

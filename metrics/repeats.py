@@ -76,10 +76,7 @@ def _count_right(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]
 
 
 def at_least(n: Floats, right: Floats, k: int, least: int) -> Floats:
-    """Probability that k draws hold at least `least` right ones.
-
-    Draws are without replacement; NaN where n < k.
-    """
+    """Probability that k draws without replacement hold `least` right ones; NaN if n < k."""
     from scipy.special import comb
 
     ways = [comb(right, hits) * comb(n - right, k - hits) for hits in range(least, k + 1)]

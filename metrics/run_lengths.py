@@ -103,10 +103,7 @@ def objects_as_runs(numbers: npt.NDArray[Any]) -> tuple[list[int], list[Runs]]:
 
 
 def box_of_runs(runs: Runs, rows: int) -> tuple[int, int, int, int]:
-    """Returns a mask's bounding box: x, y, width, height.
-
-    Zeros for an empty mask; `rows` is the mask's height.
-    """
+    """Returns a mask's bounding box, x, y, width, height; zeros for an empty mask."""
     if not len(runs):
         return 0, 0, 0, 0
     first, last = runs[:, 0], runs[:, 1] - 1
@@ -139,10 +136,7 @@ def shared_pixels(masks: Sequence[Runs], others: Sequence[Runs]) -> Floats:
 
 
 def mask_overlaps(masks: Sequence[Runs], others: Sequence[Runs], crowds: npt.NDArray[np.bool_]) -> Floats:
-    """Returns IoUs of masks, (mask, other).
-
-    The union with a crowd is the mask alone, as COCO takes it.
-    """
+    """Returns IoUs of masks, (mask, other); a crowd adds nothing to the union."""
     shared, sizes = shared_pixels(masks, others), areas_of_runs(masks)[:, None]
     union = np.where(crowds[None], sizes, sizes + areas_of_runs(others)[None] - shared)
     return quotient(shared, union, 0.0)

@@ -330,9 +330,6 @@ class Reconstructor(Model, ABC):
 
 
 def shown_images(prompt: Prompt) -> list[Image]:
-    """Images of the last turn, without those of exemplars.
-
-    All where it names none.
-    """
+    """Images of the last turn, without those of exemplars; all where it names none."""
     last = prompt.messages[-1].parts if prompt.messages else ()
     return [prompt.images[part] for part in last if isinstance(part, int)] or list(prompt.images)

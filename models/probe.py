@@ -317,12 +317,7 @@ class Probe(Classifier, RiskModel, Regressor):
 
 
 def targets_of(prompts: Sequence[Prompt], held: Sequence[Any], asked: str) -> Targets:
-    """Targets that heads learn, of the targets of cases.
-
-    Args:
-        prompts: of the cases; their labels are the names of outputs.
-        held: `Findings`, or of survival `Survival`.
-        asked: the task's capability.
+    """Targets that heads learn, of `Findings`, or of survival `Survival`.
 
     Raises:
         UserError: targets are of another kind, or lack a class.

@@ -46,13 +46,7 @@ class Neighbours(NamedTuple):
 
 
 def write_gallery(folder: Path, extractor: str, found: Sequence[Neighbours]) -> None:
-    """Writes `nearest-EXTRACTOR.csv` and `.html` into a run's folder, which then holds training images.
-
-    Args:
-        folder: of the run.
-        extractor: whose features say what is near.
-        found: the nearest first.
-    """
+    """Writes `nearest-EXTRACTOR.csv` and `.html` into a run, which then holds training images."""
     stem = folder / f"nearest-{extractor}"
     with whole(stem.with_suffix(".csv")) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")

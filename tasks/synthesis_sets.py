@@ -73,11 +73,7 @@ class Picture:
             raise self._error(error) from error
 
     def read(self) -> Image:
-        """Reads the image.
-
-        Raises:
-            UserError: it cannot be read; a CaseError where it is optional.
-        """
+        """Reads the image; UserError where it cannot be, CaseError where it is optional."""
         reference = ImageFile(self.reference) if isinstance(self.reference, Path) else self.reference
         try:
             image: Image = reference.read()

@@ -336,11 +336,7 @@ def judge_source(
 ) -> tuple[Source, dict[str, Any]]:
     """Judge as source of evidence, with its identity for the manifest.
 
-    Args:
-        judge: what it is made of.
-        trainer: settings of which `accelerator` and `precision` count.
-        seed: of the run, for a judge that draws what it says.
-        permitted: raises before it is loaded where it must not be asked, and notes what it is sent.
+    `permitted` raises before it is loaded where it must not be asked, and notes what it is sent.
     """
     precision = str(trainer.get("precision", "32-true"))
     identity = judge.identity

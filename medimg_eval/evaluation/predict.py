@@ -236,13 +236,7 @@ class Predictor:
 
 
 def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer: Mapping[str, Any]) -> None:
-    """Asks in this process without Lightning, saving its import time.
-
-    Args:
-        asker: asks.
-        batches: of prompts.
-        trainer: the trainer's settings, of which `accelerator` and `precision` count.
-    """
+    """Asks in this process without Lightning, saving its import time."""
     with _ready_model(asker.model, trainer):
         asker.start()
         frozen = is_frozen()

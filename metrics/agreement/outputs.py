@@ -150,10 +150,7 @@ def correlation(outputs: Outputs, times: Floats) -> Floats:
 
 
 def rank_correlation(outputs: Outputs, times: Floats) -> Floats:
-    """Spearman's rho, (resample, output): Pearson's r of average ranks.
-
-    Ranks are those within each resample.
-    """
+    """Spearman's rho, (resample, output): Pearson's r of average ranks within each resample."""
     correlations = np.full((len(times), len(outputs.names)), math.nan)
     step = max(1, _MOST_RANKS // max(1, len(outputs.rows)))
     for start in range(0, len(times), step):
@@ -226,10 +223,7 @@ def _middle_ranks(weight: Floats, ordered: Floats) -> Floats:
 
 
 def average_of(values: Floats, parameter: str) -> Floats:
-    """Returns the mean or median over outputs, (resample,).
-
-    Values are (resample, output); outputs without a value are left out, NaN without any.
-    """
+    """Returns the mean or median over outputs with a value, (resample,); NaN without any."""
     is_known = ~np.isnan(values)
     if parameter.partition("-")[0] != "median":
         return quotient(np.where(is_known, values, 0).sum(axis=1), is_known.sum(axis=1))

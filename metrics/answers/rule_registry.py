@@ -71,11 +71,7 @@ def rules() -> dict[str, AnswerRule]:
 
 
 def rule_named(name: str) -> AnswerRule:
-    """Returns the published rule of a name.
-
-    Raises:
-        UsageError: If there is none; it names those there are.
-    """
+    """Returns the published rule of a name; UsageError names those there are."""
     if name not in _RULES:
         _import_rules()
     if name not in _RULES:

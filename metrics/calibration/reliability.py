@@ -92,10 +92,7 @@ def _bin_of_middle(numbers: Floats, bins: int) -> Places:
 
 
 def equal_width(sure: Floats, bins: int) -> Places:
-    """Returns confidences' equal-width bins, (statement,): [l, r).
-
-    The last one holds 1.
-    """
+    """Returns confidences' equal-width bins [l, r), (statement,); the last one holds 1."""
     # Looked up rather than multiplied: 0.29 * 100 is 28.999999999999996.
     edges = np.arange(1, bins) / bins
     return np.searchsorted(edges, sure, side="right").astype(np.int64)

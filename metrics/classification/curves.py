@@ -111,10 +111,7 @@ def chosen(parameter: str, rows: ScoreTable) -> Choice:
 
 
 def classes_of(rows: ScoreTable, choice: Choice) -> tuple[list[str], Places]:
-    """Returns judged classes and each row's class, (row,), -1 otherwise.
-
-    Rows whose truth or probability is not known are about none.
-    """
+    """Returns judged classes and each row's class, (row,); -1 for none or unknown."""
     names, code = np.unique(rows.label, return_inverse=True)
     wanted = (
         names.tolist() if choice.classes is None else [name for name in choice.classes if name in set(names.tolist())]

@@ -161,14 +161,9 @@ def auprc(rows: ScoreTable, parameter: str) -> Weighed:
 
 
 def _count_summary(title: str, *needs: str, source: str = "as usual") -> Callable[[Score], Summed]:
-    """Registers a summary of counts over classes.
+    """Registers a summary of counts over classes, (..., 4, class) -> (..., class).
 
-    The function below takes (..., 4, class) -> (..., class).
-
-    Args:
-        title: what a table's header calls it.
-        needs: truths without which a class has no value.
-        source: of the definition.
+    Classes that lack one of the truths in `needs` have no value.
     """
 
     def register(score: Score) -> Summed:

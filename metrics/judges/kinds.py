@@ -66,10 +66,7 @@ def judged_kind(pair: AnsweredQuestion, parameter: str) -> float:
 
 @verdict_reader("risk_level")
 def read_risk_level(reply: str) -> dict[str, Any] | None:
-    """Returns {"level": 1 to 4, "errors": kinds} of a reply, of JSON or of words such as "Risk level: 2".
-
-    None where no level is named.
-    """
+    """Returns {"level": 1 to 4, "errors": kinds} of a reply in JSON or words, or None."""
     for content in objects(reply):
         level, errors = content.get("level", content.get("risk_level")), content.get("errors") or []
         if isinstance(level, int) and not isinstance(level, bool) and 1 <= level <= 4 and isinstance(errors, list):

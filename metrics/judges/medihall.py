@@ -24,13 +24,7 @@ _NAMED = re.compile(
 
 
 def medihall_values(given: str) -> dict[str, float]:
-    """Returns points by kind, from a text "0/1/2/3/4/5".
-
-    Numbers in the order of `KINDS`.
-
-    Raises:
-        UsageError: there are not six numbers.
-    """
+    """Returns points by kind of a text "0/1/2/3/4/5"; UsageError unless six numbers."""
     try:
         values = [float(number) for number in given.split("/")]
     except ValueError:
@@ -61,13 +55,7 @@ def medihall_score(kinds: Sequence[str | None], values: Mapping[str, float]) -> 
 
 
 def hallucination_share(kinds: Sequence[str | None], kind: str) -> float:
-    """Returns the share of an answer's sentences of a kind.
-
-    NaN where one is not judged, and without any.
-
-    Raises:
-        UsageError: there is no such kind.
-    """
+    """Returns the share of an answer's sentences of a kind; NaN if none, or unjudged."""
     UsageError.refuse_invalid("kind of hallucination", KINDS, kind)
     return medihall_score(kinds, {name: float(name == kind) for name in KINDS})
 

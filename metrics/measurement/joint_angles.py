@@ -105,10 +105,7 @@ def angle_shift(pair: MotionPair) -> float:
 def differences_at(true: tuple[Floats, Floats], predicted: tuple[Floats, Floats], shift: int) -> Floats:
     """Returns predicted minus true values of simultaneous frames, NaN missing.
 
-    Args:
-        true: times, (frame,), and values, (frame, coordinate).
-        predicted: the same.
-        shift: rows by which predicted values move down against their times.
+    Both are times, (frame,), and values, (frame, coordinate); `shift` moves predicted rows down against their times.
     """
     _, here, there = np.intersect1d(true[0], predicted[0], return_indices=True)
     source = there - shift

@@ -70,10 +70,7 @@ class RarePhrases:
     _words: Mapping[str, int] = field(repr=False)
 
     def places(self, text: str) -> tuple[Flags, Flags]:
-        """Returns which word runs are rare, and which hold placeholders.
-
-        (run,) each.
-        """
+        """Returns which word runs are rare, and which hold placeholders, (run,) each."""
         words = words_of(text)
         # A word that no training text has is in none of their phrases, and 0 stands for no word.
         numbers = np.array([self._words.get(word, 0) for word in words], dtype=np.uint64)

@@ -396,10 +396,7 @@ def _unit_rows(rows: Floats) -> Floats:
 
 
 def _laid_over(picture: Floats, trained: Floats, pose: Map, edge: int) -> tuple[float, Map]:
-    """Aligns a training picture; returns similarity and map.
-
-    How alike is atanh of a correlation, -3 where the two hardly overlap.
-    """
+    """Aligns a training picture; returns atanh of the correlation (-3 apart) and map."""
     cv2 = _import_opencv()
     if edge != LARGE:
         picture, trained = (

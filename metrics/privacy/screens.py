@@ -85,10 +85,7 @@ class MembershipSets(NamedTuple):
     options: ScreenOptions
 
     def value(self, metric: str, value: float, **found: Any) -> SetValue:
-        """Returns the result with n, d, extractor and flags.
-
-        `details` gains the hold-out's n.
-        """
+        """Returns the result with n, d, extractor, flags, and the hold-out's n in `details`."""
         details = {"n_holdout": float(len(self.holdout.rows)), **found.pop("details", {})}
         return SetValue(
             metric,

@@ -28,10 +28,7 @@ _RUNS = 16
 
 
 def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair], Found]:
-    """Caches a value of a pair while the pair lives.
-
-    What `function` returns must not hold the pair itself.
-    """
+    """Caches a value of a pair, which must not hold it, while the pair lives."""
     cache: WeakKeyDictionary[LabelPair, Found] = WeakKeyDictionary()
 
     @wraps(function)
@@ -79,11 +76,7 @@ def _connected_runs(
 ) -> tuple[Integers, Integers]:
     """Returns connected voxel runs of the last axis, as pairs.
 
-    Args:
-        starts: (run,), ascending: the first voxel of each, counted through the image.
-        lengths: (run,), in voxels.
-        shape: of the image.
-        connectivity: As in `connected_parts`.
+    `starts`, (run,), ascend, counted through the image; `lengths`, (run,), are in voxels.
     """
     # With a margin around the image and between lines, a neighbouring line lies the same number of voxels further on.
     line, column = np.divmod(starts, shape[-1])
@@ -131,10 +124,7 @@ def _spread_mask(mask: Bools, axis: int) -> Bools:
 
 
 def shared_voxels(one: Integers, other: Integers) -> tuple[Integers, Integers, Integers]:
-    """Returns overlapping parts of two numberings, with voxels.
-
-    Ordered by the number in `one`, then in `other`; 0 is no part.
-    """
+    """Returns overlapping parts of two numberings, ascending, with voxels; 0 is no part."""
     both = (one > 0) & (other > 0)
     first, second = one[both].astype(np.int64), other[both].astype(np.int64)
     width = int(second.max(initial=0)) + 1

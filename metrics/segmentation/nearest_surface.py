@@ -192,10 +192,7 @@ def _crop_points(
 
 @cache
 def _step_ranks(spacing: Spacing) -> tuple[npt.NDArray[np.uint16], Floats]:
-    """Returns length ranks of step pairs, and lengths in mm.
-
-    Lengths are ascending, and the last is inf: that of rows that no pass over the columns reaches.
-    """
+    """Returns length ranks of step pairs, and lengths in mm, ascending; last inf."""
     rows, columns = ball(spacing).reach
     down = np.square(np.arange(NOWHERE + 1) * spacing[0])
     down[1 << rows.bit_length() :] = np.inf

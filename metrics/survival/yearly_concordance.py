@@ -61,10 +61,7 @@ def _comparable_pairs(times: Floats, events: Bools, step: float) -> list[tuple[B
 
 
 def _compare_pairs(risk: Floats, earlier: Bools, later: Bools, weights: Floats) -> tuple[Floats, Floats]:
-    """Concordant pairs (ties half) and all pairs: (resample,).
-
-    A case that failed is on the wrong side of its pairs.
-    """
+    """Concordant pairs (ties half, failed cases wrong) and all pairs: (resample,)."""
     first = np.where(np.isnan(risk[earlier]), -np.inf, risk[earlier])
     second = np.where(np.isnan(risk[later]), np.inf, risk[later])
     order = np.argsort(first, kind="stable")

@@ -49,10 +49,6 @@ def pieces_of(name: str, evidence: str = "") -> Callable[[ScoreTable, float], Re
     """Returns what tells for each row of a BLEU's evidence what it adds.
 
     Columns are, by n, the n-grams that match; by n, the n-grams that were said; last the words of the right text.
-
-    Args:
-        name: of the BLEU.
-        evidence: of the one whose counts it rests on, if it is another's.
     """
 
     def pieces(rows: ScoreTable, n: float) -> Real:
@@ -73,12 +69,7 @@ def pieces_of(name: str, evidence: str = "") -> Callable[[ScoreTable, float], Re
 
 
 def lengths_of(evidence: str, words: str) -> Callable[[ScoreTable, float], str]:
-    """Returns answer lengths of BLEU evidence, needed for interpretation.
-
-    Args:
-        evidence: the BLEU.
-        words: what its words are.
-    """
+    """Returns answer lengths of BLEU evidence, needed for interpretation."""
 
     def remark(rows: ScoreTable, n: float) -> str:
         predicted_length, due = (rows.of(need).value for need in evidence_of(evidence)[-2:])

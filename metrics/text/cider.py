@@ -45,11 +45,7 @@ class Consensus:
 
     @classmethod
     def of(cls, reports: Sequence[Sequence[Words]]) -> Consensus:
-        """Counts the n-grams of a set.
-
-        Args:
-            reports: by report: the words of each of its references. An n-gram counts once per report.
-        """
+        """Counts the n-grams of reports with one or more references, once per report."""
         texts = [text for references in reports for text in references]
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         owners = np.repeat(np.arange(len(reports)), [len(references) for references in reports])
@@ -78,10 +74,7 @@ class Consensus:
         )
 
     def scores(self, pairings: Iterable[Pairing]) -> list[float]:
-        """Returns CIDEr-D of texts beside their references.
-
-        10 times the mean of its likeness to them.
-        """
+        """Returns CIDEr-D of texts: 10 times the mean likeness to their references."""
         return [score for counts in count_together(pairings, self.known) for score in self.scores_of(counts)]
 
     def scores_of(self, counts: GramCounts) -> list[float]:
@@ -155,11 +148,6 @@ def count_beside_cider(
     """Yields the counts of pairs, as `count_together`.
 
     Where CIDEr-D is judged of the set, and by the same words, its values of these pairs come of the same counts.
-
-    Args:
-        pairs: of one corpus, cleaner and language, all with texts.
-        pairings: theirs.
-        tokenise: by what these were parted into words.
     """
     corpus = pairs[0].corpus
     consensus = None if corpus is None else corpus.held(_consensus_key(pairs[0]))

@@ -25,10 +25,7 @@ def rouge_n(text: Words, reference: Words, n: int) -> float:
 
 
 def rouge_longest(text: Words, reference: Words) -> float:
-    """Returns ROUGE-L: F1 of the longest common word subsequence.
-
-    0 where either text is empty.
-    """
+    """Returns ROUGE-L: F1 of the longest common word subsequence; 0 of an empty text."""
     return _overlap_f1(common_subsequence(text, reference), len(text), len(reference))
 
 

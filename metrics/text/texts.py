@@ -45,11 +45,7 @@ def texts_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
 
 
 def cleaned_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
-    """Returns `texts_of` cleaned as the pair states, for word metrics.
-
-    Raises:
-        UsageError: there is no cleaner of the pair's name.
-    """
+    """Returns `texts_of` cleaned as the pair states; UsageError for an unknown cleaner."""
     texts = texts_of(pair)
     if texts is None or not pair.clean:
         return texts

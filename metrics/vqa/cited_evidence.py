@@ -34,10 +34,7 @@ def cited_spans(text: str) -> list[Span]:
 
 
 def true_evidence(pair: AnsweredQuestion) -> list[Span]:
-    """Returns right spans of a question's `evidence`.
-
-    Pairs of seconds, such in JSON, or texts.
-    """
+    """Returns right spans of a question's `evidence`: pairs of seconds, JSON or texts."""
     stated: Any = pair.more.get("evidence") or ()
     if isinstance(stated, str):
         try:
@@ -53,10 +50,7 @@ def true_evidence(pair: AnsweredQuestion) -> list[Span]:
 
 
 def looked_at(steps: Sequence[Mapping[str, Any]]) -> list[Span]:
-    """Returns stretches shown by calls, in seconds, without failures.
-
-    Calls with `start` and `end`.
-    """
+    """Returns stretches (seconds) shown by successful calls with `start` and `end`."""
     calls = [step for step in steps if step.get("kind") == "tool" and not step.get("error")]
     arguments = [step.get("arguments", {}) for step in calls]
     return [

@@ -55,13 +55,7 @@ def click_failure(pair: AnsweredQuestion) -> float:
 
 
 def kind_of_miss(point: tuple[float, float], box: tuple[float, ...], size: tuple[float, float]) -> str:
-    """The kind of failure of a point that missed.
-
-    Args:
-        point: x, y in pixels.
-        box: the target, x1, y1, x2, y2 in pixels.
-        size: width and height of the image in pixels.
-    """
+    """The kind of failure of a point that missed a box x1, y1, x2, y2, in pixels."""
     (x, y), (left, top, right, bottom), (width, height) = point, map(float, box), map(float, size)
     if (right - left) / width * (bottom - top) / height < SMALL:
         return "small_target"

@@ -85,12 +85,7 @@ class Answers:
 def sets_of(answers: Answers) -> Sets:
     """Groups rows into sets, repeated as the bootstrap drew.
 
-    Rows without a set are left out.
-
-    So are sets of which a record cannot be understood.
-
-    Args:
-        answers: A row for each case.
+    Rows without a set are left out, and sets of which a record cannot be understood.
 
     Raises:
         UsageError: The rows have sets but no `member` that tells a set that was drawn twice from a larger one.

@@ -21,11 +21,9 @@ _answers = partial(
 
 
 def read_spans(text: str) -> list[Span]:
-    """Time spans of a text in seconds: `12.5-20 s`, `00:12 to 01:30`.
+    """Time spans of a text in seconds: `12.5-20 s`, `00:12 to 01:30`, `[3, 9]`.
 
-    Spans are in the text's order; `[3, 9]` is one, too.
-
-    Spans of percentages are none. A reversed span is turned round.
+    Spans are in the text's order, reversed ones turned round; those of percentages are none.
     """
     pairs = [(read_seconds(start), read_seconds(end)) for start, end in _SPAN.findall(text)]
     return [(min(pair), max(pair)) for pair in pairs if not any(map(math.isnan, pair))]

@@ -226,12 +226,7 @@ _RADEVAL = tuple(
 
 
 def radeval_sentences(text: str, punkt: Any) -> list[str]:
-    """Splits a report into sentences as RadEval's SRR-BERT does, to the character.
-
-    Args:
-        text: the report, not blank.
-        punkt: NLTK's sentence tokenizer; see `punkt_of`.
-    """
+    """Splits a nonblank report into sentences as RadEval's SRR-BERT does, to the character."""
     for pattern, put in _RADEVAL:
         text = pattern.sub(put, text)
     if not text.strip().endswith((".", "!", "?")):
@@ -240,11 +235,7 @@ def radeval_sentences(text: str, punkt: Any) -> list[str]:
 
 
 def punkt_of(folder: Path) -> Any:
-    """Returns NLTK's sentence tokenizer with the parameters of a folder of `punkt_tab`.
-
-    Raises:
-        UserError: NLTK is not installed, or a file is not as Punkt's are.
-    """
+    """Returns NLTK's sentence tokenizer of a `punkt_tab` folder; UserError if unusable."""
     module = import_optional("nltk.tokenize.punkt")
     tokenizer, parameters = module.PunktSentenceTokenizer(), module.PunktParameters()
     try:

@@ -56,10 +56,7 @@ class Moves:
         return moves
 
     def __call__(self, image: Tensor, rng: np.random.Generator) -> Tensor:
-        """Moved image, float32, (channel, *spatial), with replicated borders.
-
-        There are two or three spatial axes.
-        """
+        """Moved image, float32, (channel, *spatial of 2 or 3), with replicated borders."""
         axes = image.ndim - 1
         size = np.array(image.shape[1:], np.float64)
         angle = math.radians(rng.uniform(-self.degrees, self.degrees))
@@ -280,10 +277,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def stored_classes(path: Path) -> list[str]:
-    """Classes stored in a checkpoint of `fit`; none elsewhere.
-
-    Args:
-        path: a checkpoint, or the folder of a `fit` run.
+    """Classes stored in a checkpoint, or folder, of `fit`; none in other weights.
 
     Raises:
         UserError: there is no such file, or it is no checkpoint.

@@ -69,11 +69,7 @@ class VolumeEncoder(Encoder):
 
 
 def shown_frames(image: Image) -> Array:
-    """Frames of a volume or a video, float32, (channel, frame, row, column).
-
-    Raises:
-        CaseError: it is neither a volume of one channel nor a video of three.
-    """
+    """Frames, float32, (channel, frame, row, column); CaseError unless volume or video."""
     array = image.array
     if array.ndim != 4 or array.shape[0] not in (1, 3) or not array.size:
         raise CaseError(f"expected a volume (1, i, j, k) or a video (3, frame, row, column), got shape {array.shape}")

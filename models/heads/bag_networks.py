@@ -26,10 +26,7 @@ class Answer(NamedTuple):
 
 
 class Dropout(nn.Module):
-    """Dropout by 16-bit draws, six times as fast as `nn.Dropout`.
-
-    Its share is met to 1e-5.
-    """
+    """Dropout by 16-bit draws, to 1e-5 of its share, six times as fast as `nn.Dropout`."""
 
     def __init__(self, share: float) -> None:
         super().__init__()

@@ -217,17 +217,10 @@ def load_head(folder: Path) -> Head:
 
 
 def as_vectors(features: Any, *, expected: int | None = None) -> Array:
-    """Checks features of a head on vectors.
-
-    Args:
-        features: (case, feature).
-        expected: length of a vector; None takes any.
-
-    Returns:
-        The same, float32 or float64.
+    """Checks features of a head on vectors, (case, feature), float32 or float64.
 
     Raises:
-        UserError: they have another shape, or are not finite.
+        UserError: they have another shape, another length than `expected`, or are not finite.
     """
     array = np.asarray(features)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or not array.size:

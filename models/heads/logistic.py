@@ -78,11 +78,7 @@ class LogisticRegression(PathHead):
     def logits(self, features: Any) -> Any:
         """Returns what `predict` takes shares of, as a tensor that gradients go through.
 
-        Args:
-            features: tensor, (case, feature).
-
-        Returns:
-            A tensor, (case, class): of two classes that exclude each other minus and plus the same number.
+        It is (case, class); of two classes that exclude each other minus and plus the same number.
         """
         import torch
 

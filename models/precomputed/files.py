@@ -42,11 +42,7 @@ def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
 
 
 def named_columns(columns: Sequence[str] | Mapping[str, str] | None, what: str) -> dict[str, str]:
-    """Columns by name, from a list or mapping; {} for None.
-
-    Raises:
-        UsageError: it is one text; the message says `what` a column holds.
-    """
+    """Columns by name, from a list or mapping; {} for None, UsageError for a text."""
     if isinstance(columns, str):
         raise UsageError(f"expected model.columns to be a list or {what}: column, got {columns!r}")
     named = columns.items() if isinstance(columns, Mapping) else [(name, name) for name in columns or ()]
@@ -184,12 +180,7 @@ class ResultFiles:
 
 
 def cases_in(root: Path, pattern: str) -> list[str]:
-    """Cases with files in a folder; none where names are ambiguous.
-
-    Args:
-        root: the folder.
-        pattern: of its files' paths, holding `{case}`, perhaps also `{class}`.
-    """
+    """Cases with files in a folder, by pattern; none where names are ambiguous."""
     if "*" in pattern or all(part in Path(pattern).name for part in ("{case}", "{class}")):
         return []
     words = re.escape(pattern.removesuffix(".gz")).replace(r"\{class\}", "[^/]+")

@@ -52,13 +52,7 @@ def values_of(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
 
 
 def failed_scores(name: str, pair: AnsweredQuestion, damned: AnsweredQuestion) -> list[LabelScore]:
-    """Scores of a failed case; NaN where a metric cannot judge.
-
-    Args:
-        name: the metric.
-        pair: an empty answer.
-        damned: the same with the worst verdicts.
-    """
+    """Scores of a failed case by its empty and worst answer; NaN where unjudged."""
     definition, rows = parse(name)[0], []
     try:
         for label, value_ in values_of(name, pair).items():  # NaN where the metric does not judge such questions

@@ -452,13 +452,7 @@ def _without_looking_ahead(prompt: FilmPrompt, answer: Any) -> Iterator[Any]:
 
 
 def longest_errors(truth: Array, prediction: Array, most: int) -> list[int]:
-    """Starts of the longest errors, in order of time.
-
-    Args:
-        truth: int64, (frame,); -1 where a frame is not judged.
-        prediction: int64, (frame,).
-        most: how many.
-    """
+    """Starts of the longest errors, in order of time; a truth of -1 is not judged."""
     wrong = (truth >= 0) & (truth != prediction)
     starts = np.flatnonzero(np.r_[True, (np.diff(truth) != 0) | (np.diff(prediction) != 0)])
     lengths = np.diff(np.r_[starts, len(truth)]) * wrong[starts]

@@ -88,13 +88,7 @@ def label_reports(
 ) -> ReportLabels:
     """Labels reports by a model, loaded for replies not stored.
 
-    Args:
-        reports: with ids of their own.
-        scheme: what is asked, and how replies are read.
-        model: that writes.
-        permitted: raises before the model is loaded where reports must not be sent to it.
-        accelerator: of a model that runs here, as Lightning names it.
-        seed: of a model that draws what it writes.
+    `permitted` raises, before the model is loaded, where reports must not be sent to it.
 
     Raises:
         UserError: the model cannot be asked at all. What one report is refused for is in its `problem`.

@@ -51,10 +51,7 @@ class CaseInsensitiveAnswer(LenientAnswer):
 
 
 class AnyOfAnswer(LenientAnswer):
-    """Several accepted answers, written "yes and no".
-
-    A published scoring counts each as right.
-    """
+    """Several accepted answers, written "yes and no", each of which counts as right."""
 
     __slots__ = ()
 
@@ -82,10 +79,7 @@ def offered(letter: str | None, options: Mapping[str, str]) -> str | None:
 
 
 def boxed_content(text: str) -> str | None:
-    r"""Returns the content of the last `\boxed{...}`, or None.
-
-    It ends at the brace that closes it.
-    """
+    r"""Returns the content of the last `\boxed{...}`, up to its own brace, or None."""
     _, box, inside = text.rpartition(_BOX)
     depth = 0
     for position, char in enumerate(inside if box else ""):

@@ -274,11 +274,7 @@ class LoraVLM(HuggingFaceVLM):
 
 
 def answers_to(prompt: Prompt, key: Key) -> list[str]:
-    """Right answers in the words to write; letters of choices.
-
-    Raises:
-        CaseError: there is none that can be written, such as a place in an image.
-    """
+    """Right answers in the words to write, letters of choices; CaseError without any."""
     value = key.value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [f"{value:g}"]

@@ -502,10 +502,7 @@ def http_library() -> Any:
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine in a thread, also within a running loop.
-
-    Whatever interrupts the waiting, such as Ctrl-C, cancels it.
-    """
+    """Runs a coroutine in a thread, also within a running loop; interrupts cancel it."""
     future = asyncio.run_coroutine_threadsafe(work, _background_loop())
     try:
         return future.result()
