@@ -248,10 +248,7 @@ class SegmentationTask(Task):
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """Kind of answer, which identifies the run.
-
-        Probabilities and numbered objects are other answers than a label map.
-        """
+        """Kind of answer, part of the run's id: probabilities and numbered objects are others."""
         return {"probabilities": True} if self._soft else {"numbered": True} if self._numbered else {}
 
     @cached_property

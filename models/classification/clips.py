@@ -75,10 +75,7 @@ class ClipClassifier(NetworkClassifier):
             raise UserError("model.checkpoint is not set: fit the model first, and name the run's folder")
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Builds the network once, with a head for the task's classes.
-
-        The task's classes decide only where it is to be trained.
-        """
+        """Builds the network once; the task's classes decide only where it is to be trained."""
         self._asked_for = list(labels.values())
         self.load()
 
@@ -104,10 +101,7 @@ class ClipClassifier(NetworkClassifier):
         return Pass(self.network, (1, 3, self.frames, self.size, self.size))
 
     def tensor(self, image: Image) -> Tensor:
-        """Clip as network input, float32, (channel, frame, row, column).
-
-        Raises CaseError for anything but a clip.
-        """
+        """Clip as network input, float32, (channel, frame, row, column); CaseError for others."""
         array = image.array
         if array.ndim != 4 or array.shape[0] not in (1, 3):
             raise CaseError(f"expected a clip (1 or 3 channels, frame, row, column), got {array.shape}")

@@ -102,10 +102,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
             )
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Loads the model once, with a head for the task's classes.
-
-        The task's classes decide only where it is to be trained.
-        """
+        """Loads the model once; the task's classes decide only where it is to be trained."""
         self._asked_for = list(labels.values())
         self.load()
 
@@ -152,11 +149,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
         return log_mean
 
     def load(self) -> None:
-        """Makes the network with its weights, once.
-
-        Raises:
-            UserError: the model cannot be loaded or has another number of classes.
-        """
+        """Makes the network with its weights, once; UserError where they do not fit."""
         if self.network is not None:
             return
         timm: Any = importlib.import_module("timm")

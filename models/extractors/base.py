@@ -174,9 +174,7 @@ class Encoder(FeatureExtractor, Embedder):
     def embed(self, shown: Sequence[Picture]) -> Array: ...
 
     def embed(self, shown: Prompts | Sequence[Picture]) -> list[Array] | Array:
-        """Returns features of pictures (picture, feature), or a vector per prompt.
-
-        Float32.
+        """Returns features of pictures (picture, feature), or a vector per prompt, float32.
 
         A prompt's vector is the mean of those of its images, or that of its text where it shows none.
         """
@@ -306,11 +304,7 @@ class FeatureTable(FeatureExtractor):
         raise UserError(f"extractor {self.name!r} looks features up by file, and cannot compute any")
 
     def look_up(self, files: Sequence[Path]) -> Array:
-        """Returns one picture's features, float32, (feature,); empty cells NaN.
-
-        Raises:
-            CaseError: no row, or several, end as its path does.
-        """
+        """Returns a picture's features, float32, (feature,), empty cells NaN; CaseError unless one row."""
         _, rows, longest = self._table
         parts = files[0].absolute().parts if files else ()
         for length in range(min(longest, len(parts)), 0, -1):

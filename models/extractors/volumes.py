@@ -49,11 +49,7 @@ class VolumeEncoder(Encoder):
         raise UserError(f"{self.who} takes volumes whole; set task.planes=[whole] of a task of volumes or videos")
 
     def embed_images(self, images: Sequence[Image]) -> Array:
-        """Returns the features of volumes and videos: float32, (image, feature).
-
-        Raises:
-            CaseError: one is neither a volume of one channel nor a video of three.
-        """
+        """Returns features of volumes and videos: float32, (image, feature); CaseError for others."""
         import torch
 
         rows = []

@@ -206,14 +206,7 @@ class WorkflowTask(Task):
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Puts labels of frames beside the truth.
-
-        Args:
-            case: the case.
-            prediction: a model's answer, or the file of one.
-            metrics: by default those of the task.
-            context: nothing of it matters here.
-        """
+        """Puts labels of frames beside the truth."""
         labels = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         return self._rows(case, self.accept(case, labels), self.case_metrics if metrics is None else metrics)
 
