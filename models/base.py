@@ -89,10 +89,7 @@ class Model:
         """
 
     def own_labels(self) -> Mapping[int, str]:
-        """The model's own labels, integer -> name, for `predict`.
-
-        Empty where a task names the labels.
-        """
+        """The model's own labels, integer -> name, for `predict`; empty where tasks name them."""
         return {}
 
     def usage(self) -> Mapping[str, Any]:

@@ -297,9 +297,7 @@ def _of_maps(metric: str) -> bool:
 
 
 def _map_scores(case: Case, said: Mapping[str, float], metrics: Sequence[str]) -> list[LabelScore]:
-    """Scores a case's maps against the outlines of their classes.
-
-    The map is the class's own, or the one that is the same for all classes.
+    """Scores a case's maps, of each class or of all, against their outlines.
 
     NaN, as "no map", where the model gave none. Raises CaseError where the outline cannot be read or is empty.
     """

@@ -81,10 +81,7 @@ class RegressionTask(TrainsOnPrompts, Task):
 
     @cached_property
     def names(self) -> list[str]:
-        """Output names; MissingDataError where their file is absent.
-
-        UserError where any other is wrong.
-        """
+        """Output names; MissingDataError where their file is absent, UserError for other faults."""
         if not isinstance(self.outputs, str):
             return list(self.outputs)
         return _check_names(

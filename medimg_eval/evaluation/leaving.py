@@ -47,9 +47,7 @@ def permitted_by(card: MayLeave, said: MayLeave) -> str:
 
 
 def permit(data: Data, said: Any, role: str, name: str, asked: Any, what: Sequence[str]) -> list[Sent]:
-    """Returns what would leave this machine, one entry per server.
-
-    None for what stays here.
+    """Returns what would leave this machine, one entry per server; none for what stays.
 
     `said` is `may_leave=` of the command, None where nothing is said. What is asked, of a `role` such as `model` or
     `judge`, is a model or a logger of Lightning's; `what` is sent to it, such as `images`.

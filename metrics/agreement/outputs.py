@@ -133,10 +133,7 @@ def _constant_columns(values: Floats, known: Bools) -> Bools:
 
 
 def correlation(outputs: Outputs, times: Floats) -> Floats:
-    """Pearson's r, (resample, output); 0 for a constant prediction.
-
-    NaN where the reference is constant.
-    """
+    """Pearson's r, (resample, output); 0 for a constant prediction, NaN for a constant reference."""
     is_known = outputs.known.astype(np.float64)
     reference, prediction = outputs.reference, _by_own_spread(outputs)
     count, true, predicted_sums = times @ is_known, times @ reference, times @ prediction

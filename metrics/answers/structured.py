@@ -224,10 +224,7 @@ def last_object(text: str) -> dict[str, Any] | None:
 
 
 def regions(text: str) -> dict[str, str] | None:
-    """Returns region id -> name from text or JSON.
-
-    "Region ID: 1; Type: choroid; ...", or a JSON object of that form.
-    """
+    """Returns region id -> name from JSON or a text "Region ID: 1; Type: choroid; ..."."""
     if content := last_object(text):
         named = {
             str(key): str(value)

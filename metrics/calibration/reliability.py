@@ -99,10 +99,7 @@ def equal_width(sure: Floats, bins: int) -> Places:
 
 
 def gap(numbers: Floats, right: Floats, sure: Floats) -> Floats:
-    """Returns the mean |share right - mean confidence| of bins.
-
-    Each statement has its bin's: (..., bin) -> (...).
-    """
+    """Returns the mean |share right - mean confidence| of statements' bins: (..., bin) -> (...)."""
     return quotient(np.abs(right - sure).sum(axis=-1), numbers.sum(axis=-1))
 
 

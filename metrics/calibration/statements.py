@@ -86,10 +86,7 @@ def every(rows: ScoreTable) -> Stated:
 
 
 def top(rows: ScoreTable) -> Stated:
-    """Returns statements for exclusive classes: the top class is present.
-
-    One for each case.
-    """
+    """Returns a statement per case of exclusive classes: the top class is present."""
     stated = every(rows)
     if not stated.place.size:
         return stated
@@ -103,10 +100,7 @@ def top(rows: ScoreTable) -> Stated:
 
 
 def said(rows: ScoreTable) -> Stated:
-    """Returns statements for calibration errors: top classes or all rows.
-
-    Top classes where classes exclude each other.
-    """
+    """Returns statements for calibration errors: of exclusive classes the top, else all rows."""
     return top(rows) if exclusive(rows) else every(rows)
 
 

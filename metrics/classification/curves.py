@@ -59,10 +59,7 @@ class Classified:
 
     @property
     def said(self) -> dict[str, bool]:
-        """Class -> predicted presence: above 0.5, or the most probable.
-
-        The latter where classes exclude each other.
-        """
+        """Class -> predicted presence: above 0.5, or the most probable of exclusive classes."""
         if not self.exclusive:
             return {name: value > THRESHOLD for name, value in self.predicted.items()}
         largest = max(self.predicted.values())
@@ -201,10 +198,7 @@ def counts(rows: ScoreTable, parameter: str) -> Floats:
 
 
 def decided(rows: ScoreTable) -> Floats:
-    """Returns rows' class predictions, float64, (row,): 0, 1 or tie.
-
-    A tie counts a part.
-    """
+    """Returns rows' class predictions, float64, (row,): 0, 1, or a part of a tie."""
     if rows.facts.get(CLASSES) != EXCLUSIVE:
         return (rows.value > THRESHOLD).astype(np.float64)
     _, owner = np.unique(rows.case, return_inverse=True)

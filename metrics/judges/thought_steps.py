@@ -54,10 +54,7 @@ def reasoning_steps(text: str, sent: str | None = None) -> list[str]:
 
 
 def rationale_steps(given: Any) -> list[str]:
-    """Returns due steps: a list, or a text's parts.
-
-    A text gives its paragraphs, lines or sentences.
-    """
+    """Returns due steps: a list, or a text's paragraphs, lines or sentences."""
     if isinstance(given, str):
         return reasoning_steps(given)
     return [str(step) for step in given] if isinstance(given, Sequence) else []

@@ -116,9 +116,7 @@ class Leakage:
     has_training: bool
 
     def shares(self) -> dict[str, Share]:
-        """Returns shares of texts by kind of leak.
-
-        What could not be looked for is left out.
+        """Returns shares of texts by kind of leak, of kinds that could be looked for.
 
         `phi_leak_rate`: a verified span. `phi_suspected_rate`: a suspected one. `leaked_vocabulary_rate`: a leaked
         phrase without placeholders. `leaked_marked_rate`: one with. `placeholder_rate`: a placeholder.

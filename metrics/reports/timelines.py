@@ -36,10 +36,7 @@ LEVELS = ("entity", "episode", "entity_published", "episode_published")
 
 
 def timeline_row(given: Row) -> dict[str, Any]:
-    """Returns a timeline row in our names, without empty cells.
-
-    `loc:` before places is taken off.
-    """
+    """Returns a timeline row in our names, without empty cells and `loc:` before places."""
     row: dict[str, Any] = {
         name: next((given[column] for column in columns if _is_said(given.get(column))), None)
         for name, columns in COLUMNS.items()

@@ -41,9 +41,7 @@ def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair
 
 
 def connected_parts(mask: Bools, connectivity: str = "corner") -> tuple[Integers, int]:
-    """Numbers connected parts of a mask (*spatial): int32, and count.
-
-    Numbers begin at 1; 0 is outside the mask.
+    """Numbers connected parts of a mask (*spatial) from 1, int32, and counts them.
 
     Voxels that share a "corner" are connected (26 neighbours, 2-D: 8), or only those that share a "face" (6, 2-D: 4).
     Parts are in the order of their first voxel.

@@ -60,10 +60,7 @@ class Distances:
         return float(self._cumulated[self.values.searchsorted(tolerance * (1 + TOLERANCE_SLACK), side="right")])
 
     def percentile(self, percent: float) -> float:
-        """Distance in mm at `percent` of surface; NaN without surface.
-
-        `percent` is from 0 to 100.
-        """
+        """Distance in mm at `percent` (0 to 100) of surface; NaN without surface."""
         if not len(self.values):
             return math.nan
         reached = self._cumulated[1:]

@@ -36,10 +36,7 @@ class Curve:
         return held
 
     def median(self) -> Floats:
-        """First time with survival at most one half; else NaN.
-
-        (...).
-        """
+        """First time with survival at most one half, (...); else NaN."""
         below = self.survival <= 0.5
         first = self.times[np.argmax(below, axis=-1)] if self.times.size else np.nan
         return np.where(below.any(axis=-1), first, np.nan)

@@ -40,10 +40,7 @@ def turns_of(pair: AnsweredQuestion) -> Sequence[Mapping[str, Any]]:
 
 
 def spent(pair: AnsweredQuestion, name: str) -> float:
-    """Returns total use of a kind, such as `output`.
-
-    NaN where one reply did not report it.
-    """
+    """Returns total use of a kind, such as `output`; NaN where a reply lacks it."""
     values = [turn.get("usage", {}).get(name) for turn in turns_of(pair)]
     return float(sum(values)) if values and None not in values else math.nan
 

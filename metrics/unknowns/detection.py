@@ -60,10 +60,7 @@ def detect_unknown(known: npt.ArrayLike, unknown: npt.ArrayLike) -> Detection:
 
 
 def detection_values(scores: Floats, unknown: npt.NDArray[np.bool_], times: Floats) -> Floats:
-    """Returns `MEASURES` of weighted inputs: (resample, input) -> (resample, measure).
-
-    NaN where a resample lacks known or unknown inputs.
-    """
+    """Returns weighted `MEASURES`: (resample, input) -> (resample, measure); NaN without both kinds."""
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
     weights = times[:, order]

@@ -58,9 +58,7 @@ def joint_energy(probabilities: npt.ArrayLike) -> Floats:
 
 
 def mahalanobis(features: npt.ArrayLike, reference: npt.ArrayLike, classes: Sequence[Hashable] | None = None) -> Floats:
-    """Returns squared Mahalanobis distance to the nearest known class.
-
-    (case, feature) -> (case,).
+    """Returns squared Mahalanobis distance to the nearest known class: (case, feature) -> (case,).
 
     One covariance is shared by all classes, with a millionth of its mean variance added to the diagonal.
 

@@ -55,10 +55,7 @@ class Sets(NamedTuple):
 
 
 class Answers:
-    """Rows of one metric in place, without expanding attributes.
-
-    `ScoreTable.where` would spell out every attribute each time.
-    """
+    """Rows of one metric in place, without expanding attributes as `ScoreTable.where` does."""
 
     def __init__(self, rows: ScoreTable, metric: str = "accuracy", *, known: bool = True) -> None:
         """Selects a metric's rows; `known` only those with values."""

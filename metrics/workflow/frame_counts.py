@@ -169,10 +169,7 @@ _SWITCHES = {
 
 
 def class_values(counts: Counts, measure: Measure, rule: FrameRule) -> Floats:
-    """Values by class, float64, (..., class), 0 to 1; omitted NaN.
-
-    Relaxed counts can exceed 1, and are clipped, as the authors do.
-    """
+    """Values by class, float64, (..., class), omitted NaN; relaxed ones are clipped to 1."""
     hits, union, predicted, true = counts[:4]
     published = rule.boundary == "relaxed_published"
     top, bottom = {

@@ -15,9 +15,7 @@ COMPONENTS = ("ivt", "i", "v", "t", "iv", "it")
 
 
 def frame_average_precision(truth: npt.ArrayLike, scores: npt.ArrayLike) -> Floats:
-    """Average precision by class over a video's frames, float64, (class,).
-
-    0 to 1; NaN where it never is.
+    """Average precision by class over a video's frames, float64, (class,); NaN if never there.
 
     Sum over distinct scores of the rise of recall times precision, without interpolation; tied scores are one step.
 

@@ -52,8 +52,6 @@ _PUNKT = Weights(
 class ReportClassifier(TextAnnotator):
     """Labels of a report whose probability exceeds a threshold: label -> 1.
 
-    Others are left out.
-
     A report that was read in part has `cut`; an empty one has no label. Probabilities are the sigmoid of the
     classifier's outputs.
 
@@ -151,9 +149,8 @@ class ReportClassifier(TextAnnotator):
 class SrrBert(ReportClassifier):
     """SRR-BERT: findings of all sentences, optionally with statuses.
 
-    A finding with status is "Edema (Present)"; findings are united over the report.
-
-    Delbrouck et al. 2025. Its tokenizer is that of another repository.
+    A finding with status is "Edema (Present)"; findings are united over the report. Delbrouck et al. 2025. Its
+    tokenizer is that of another repository.
 
     Args:
         vocabulary: the folder or repository that holds the tokenizer's `vocab.txt`.

@@ -124,9 +124,7 @@ class FeatureExtractor(WithWeights, ABC):
         return self.findings or self.choices
 
     def compare(self, one: Array, other: Array) -> Array:
-        """Returns similarity of picture pairs by features (..., feature): float64.
-
-        Both are broadcast, to (...).
+        """Returns similarity of picture pairs by broadcast features (..., feature): float64, (...).
 
         Higher is more likely one patient. Raises UserError where it tells no patients apart.
         """

@@ -36,10 +36,8 @@ MEDICALNET = {
 class VolumeEncoder(Encoder):
     """A network that gives a volume, or a video, one vector.
 
-    Of your own, write `load`, `encode_volumes` and `preprocessing`.
-
-    A volume is shown as slices from the feet to the head, of rows from front to back and columns from right to left;
-    a video as its frames.
+    A volume is shown as slices from the feet to the head, of rows from front to back and columns from right to left; a
+    video as its frames. Of your own, write `load`, `encode_volumes` and `preprocessing`.
     """
 
     takes: ClassVar[Literal["picture", "volume"]] = "volume"

@@ -67,10 +67,7 @@ class Line(NamedTuple):
         return self.values[column]
 
     def text(self, column: str) -> str:
-        """Value as text, whole numbers without decimals.
-
-        A label that was stored as 20.0 is "20".
-        """
+        """Value as text, whole numbers without decimals: a label stored as 20.0 is "20" here."""
         value = self.value(column)
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 

@@ -42,10 +42,7 @@ def question_of(case: Case) -> Question:
 
 
 def values_of(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
-    """A metric's values by kind of question, or by name.
-
-    A metric that judges several things has their names.
-    """
+    """A metric's values by kind of question, by its own names, or by its name."""
     definition, parameter = parse(name)
     value: Any = definition.function(pair) if parameter is None else definition.function(pair, parameter)
     return value if isinstance(value, Mapping) else {pair.kind: float(value)}

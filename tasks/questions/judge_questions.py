@@ -172,10 +172,7 @@ class JudgeQuestion:
         return not self.values or len(numbers) > 2
 
     def verdict(self, text: str) -> Any:
-        """Verdict in a reply: number, name or reader's result; else None.
-
-        A jury's reply has the joint one.
-        """
+        """Verdict in a reply, a jury's joint one: number, name or reader's result; else None."""
         ballots = read_ballots(text)
         if ballots is None:
             return self._verdict_in(text)

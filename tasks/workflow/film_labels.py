@@ -169,9 +169,7 @@ class WorkflowTask(Task):
         return replace(self, online=False, delay=0).prompt(case, ()), self.accept(case, None, what="reference")
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> FrameLabels:
-        """Checks one answer per frame: phase, class scores, or labels.
-
-        A phase, or class -> score; or a `FrameLabels`, or column -> values.
+        """Checks one answer per frame: a phase, class -> score, labels or columns of values.
 
         Of scores of phases the largest decides. A frame that `FrameLabels` leave out has no label.
 

@@ -71,10 +71,7 @@ def yes_no(yes: bool, no: bool) -> str | None:
 
 
 def offered(letter: str | None, options: Mapping[str, str]) -> str | None:
-    """Returns the letter, or None if no option has it.
-
-    Such a letter is wrong by the published scoring too.
-    """
+    """Returns the letter, or None, wrong as published too, if no option has it."""
     return letter if letter in options else None
 
 
@@ -120,10 +117,7 @@ def nearest(said: str, texts: Mapping[str, str]) -> str | None:
 
 
 def drawn(output: str, options: Mapping[str, str], question: str) -> str | None:
-    """Returns a pseudo-random option, fixed by question, options and output.
-
-    None without options.
-    """
+    """Returns a pseudo-random option by question, options and output; None without options."""
     if not options:
         return None
     seed_text = repr((_SEED, question, list(options.items()), output))

@@ -304,9 +304,7 @@ class _Seat:
 
 
 class Client:
-    """Client of one server, or of the least busy.
-
-    It belongs to the thread of `wait_for`.
+    """Client of one server, or of the least busy, in the thread of `wait_for`.
 
     Of several, one that fails is left alone for a while, which doubles, and its requests go to another.
     """
