@@ -14,13 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Bools, Floats, Places
 from medimg_eval.metrics.detection import Detections
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.scores import LabelScore
-
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 
 COCO = "Lin et al., ECCV 2014, doi 10.1007/978-3-319-10602-1_48, and its cocoeval.py"
 IOUS = np.linspace(0.5, 0.95, 10)
@@ -71,8 +69,8 @@ def judged_coco(
     areas: Floats,
     overlaps: Floats,
     object_areas: Floats,
-    crowds: npt.NDArray[np.bool_],
-    ignored: npt.NDArray[np.bool_],
+    crowds: Bools,
+    ignored: Bools,
 ) -> CocoDetections:
     """Judges the candidates of one label of one case, boxes or masks.
 
@@ -99,15 +97,13 @@ def judged_coco(
     return CocoDetections(confidences[order], states, object_areas[~(crowds | ignored)])
 
 
-def _outside_ranges(areas: Floats) -> npt.NDArray[np.bool_]:
+def _outside_ranges(areas: Floats) -> Bools:
     """Returns which areas lie out of which range, (area, range)."""
-    outside: npt.NDArray[np.bool_] = (areas[:, None] < _LOW) | (areas[:, None] > _HIGH)
+    outside: Bools = (areas[:, None] < _LOW) | (areas[:, None] > _HIGH)
     return outside
 
 
-def _match_candidates(
-    states: npt.NDArray[np.uint8], overlaps: Floats, left_out: npt.NDArray[np.bool_], crowds: npt.NDArray[np.bool_]
-) -> None:
+def _match_candidates(states: npt.NDArray[np.uint8], overlaps: Floats, left_out: Bools, crowds: Bools) -> None:
     """Lets candidates take objects; `left_out`: (range, object), those that are ignored there."""
     reached = overlaps[:, None, :] >= _REACHED[:, None]
     free = np.ones((len(AREAS), len(IOUS), len(crowds)), bool)
@@ -196,7 +192,7 @@ class _Label(NamedTuple):
     """The rows of one label: candidates from the most confident down."""
 
     candidates: Places
-    ranks: npt.NDArray[np.intp]
+    ranks: Places
     """Of each candidate, how many of its case are before it."""
     objects: Places
 

@@ -7,15 +7,13 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats, Places
 from medimg_eval.metrics.calibration import EVIDENCE
 from medimg_eval.metrics.classification import decided
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, available, get, summary
 from medimg_eval.metrics.repeats import by_repeat, case_pieces
-
-Floats = npt.NDArray[np.float64]
 
 _compared = partial(
     summary,
@@ -43,7 +41,7 @@ def severities(keys: Iterable[str], name: str) -> dict[int, str]:
     return {severity: key for (base, severity), key in sorted(keys_by_severity.items()) if base == name and severity}
 
 
-def _condition_values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, npt.NDArray[np.intp]]:
+def _condition_values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, Places]:
     """Returns means over repeats, (case, key), with cases' rows."""
     cases, first = np.unique(rows.case, return_index=True)
     values = np.full((len(cases), len(keys)), math.nan)
@@ -84,7 +82,7 @@ def _by_severity(of: Callable[[Floats, Floats, int], Floats]) -> Callable[[Score
     return pieces
 
 
-def _case_losses(rows: ScoreTable, parameter: str) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def _case_losses(rows: ScoreTable, parameter: str) -> tuple[Floats, Floats, Places]:
     """Returns cases' losses, values as published, and rows."""
     keys = _sweep_keys(rows, parameter)
     values, first = _condition_values(rows, ["", *keys])
@@ -237,7 +235,7 @@ BROKEN = 0.1
 """Share of its value as published that a case must lose to count as broken."""
 
 
-def find_breaks(values: Floats, direction: int) -> npt.NDArray[np.float64]:
+def find_breaks(values: Floats, direction: int) -> Floats:
     """Returns the severities each case withstands before it breaks, (case,).
 
     `values` are (case, severity from 0). A case breaks at the first severity at which it loses more than

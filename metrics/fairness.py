@@ -8,8 +8,8 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats, Places
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
 
@@ -25,8 +25,6 @@ _equity = partial(
     parameter_is_text=True,
     at_once=True,
 )
-
-Floats = npt.NDArray[np.float64]
 
 
 class _Groups(NamedTuple):
@@ -107,7 +105,7 @@ def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[
     return judge
 
 
-def case_means(rows: ScoreTable, metric: str) -> tuple[Floats, npt.NDArray[np.intp]]:
+def case_means(rows: ScoreTable, metric: str) -> tuple[Floats, Places]:
     """Returns means over labels of cases with a value, (case,), and their rows."""
     chosen = np.flatnonzero((rows.metric == metric) & ~np.isnan(rows.value))
     _, first, owner = np.unique(rows.case[chosen], return_index=True, return_inverse=True)

@@ -11,17 +11,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Bools, Floats
 from medimg_eval.metrics.registry import ScoreTable, asked_metrics, metric, summary
 from medimg_eval.metrics.scores import LabelScore
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Array: TypeAlias = npt.NDArray[Any]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 WHOLE = "all"
 """The label of what is judged of the field and of all points together."""
@@ -85,7 +81,7 @@ def sample_field(field: npt.ArrayLike, places: npt.ArrayLike, order: int = 1) ->
     return np.stack([map_coordinates(np.asarray(part, np.float64), places, order=order) for part in np.asarray(field)])
 
 
-def warp_labels(labels: npt.NDArray[Any], displacement: npt.ArrayLike) -> npt.NDArray[Any]:
+def warp_labels(labels: Array, displacement: npt.ArrayLike) -> Array:
     """Moving labels warped onto the fixed grid by nearest voxel; 0 from outside.
 
     `displacement` is (axes, *spatial) in voxels on the fixed grid.

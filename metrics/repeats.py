@@ -9,13 +9,11 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Floats, Places
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, summary
-
-Floats = npt.NDArray[np.float64]
 
 _HUMANEVAL = "Chen et al. 2021 (arXiv 2107.03374), equation 1"
 _GPASS = "Liu et al. 2024, G-Pass@k (arXiv 2412.13147)"
@@ -32,7 +30,7 @@ class CaseRepeats(NamedTuple):
     """
 
     values: Floats
-    first: npt.NDArray[np.intp]
+    first: Places
 
 
 def by_repeat(rows: ScoreTable) -> CaseRepeats:
@@ -57,7 +55,7 @@ def spread(rows: ScoreTable) -> tuple[float, float]:
     return float(_row_deviation(means)), math.sqrt(float(_without_gaps(_row_variances(values)[None])[0]))
 
 
-def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -> Floats:
+def case_pieces(rows: ScoreTable, first: Places, values: Floats) -> Floats:
     """Row contributions to cases' sum and count, (row, 2)."""
     added = np.zeros((rows.value.size, 2))
     is_known = ~np.isnan(values)
@@ -65,7 +63,7 @@ def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -
     return added
 
 
-def _count_right(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def _count_right(rows: ScoreTable) -> tuple[Floats, Floats, Places]:
     """Returns cases' repeats, right repeats and rows, (case,)."""
     values, first = by_repeat(rows)
     is_known = ~np.isnan(values)

@@ -6,15 +6,14 @@ import math
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Floats, Ints
 from medimg_eval.metrics.registry import ScoreTable, summary
 from medimg_eval.metrics.scores import BETWEEN
-
-Array: TypeAlias = npt.NDArray[Any]
 
 BOTH = ("measured_reference", "measured")
 
@@ -211,9 +210,7 @@ def intra_reader(rows: ScoreTable) -> float:
     return _within_pairs(rows, same=True)
 
 
-def aligned(
-    rows: ScoreTable, metrics: tuple[str, ...]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], npt.NDArray[np.float64]]:
+def aligned(rows: ScoreTable, metrics: tuple[str, ...]) -> tuple[Ints, npt.NDArray[np.str_], Floats]:
     """Puts the values of several metrics side by side.
 
     Args:

@@ -14,12 +14,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats, Ints, Places
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
 from medimg_eval.metrics.weighing import OfRows
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 OUTPUT_SETS = "output_sets"
 """The fact that names sets of outputs: name -> outputs."""
@@ -51,7 +49,7 @@ class Outputs(NamedTuple):
     """
 
     names: npt.NDArray[np.str_]
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     reference: Floats
     prediction: Floats
     known: Bools
@@ -83,11 +81,11 @@ def outputs_of(rows: ScoreTable, wanted: Sequence[str] | None = None) -> Outputs
 
 class _Matrix(NamedTuple):
     names: npt.NDArray[np.str_]
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     values: Floats
 
 
-def _value_matrix(rows: ScoreTable, places: npt.NDArray[np.int64]) -> _Matrix:
+def _value_matrix(rows: ScoreTable, places: Ints) -> _Matrix:
     """Values as (case, output), NaN where absent, with cases' rows."""
     if not places.size:
         return _Matrix(np.zeros(0, "U1"), places, np.zeros((0, 0)))
@@ -109,9 +107,7 @@ def _value_matrix(rows: ScoreTable, places: npt.NDArray[np.int64]) -> _Matrix:
     return _Matrix(names[order], places[first], values)
 
 
-def _scale_outputs(
-    names: npt.NDArray[np.str_], rows: npt.NDArray[np.int64], reference: Floats, prediction: Floats
-) -> Outputs:
+def _scale_outputs(names: npt.NDArray[np.str_], rows: Ints, reference: Floats, prediction: Floats) -> Outputs:
     is_known = ~(np.isnan(reference) | np.isnan(prediction))
     count = is_known.sum(axis=0)
     true = np.where(is_known, reference, 0)
@@ -357,7 +353,7 @@ def pearson_within(rows: ScoreTable, parameter: str) -> Weighed:
     return OfRows(outputs.rows, judge)
 
 
-def _of_cases(outputs: Outputs, cases: npt.NDArray[np.intp]) -> Outputs:
+def _of_cases(outputs: Outputs, cases: Places) -> Outputs:
     is_known = outputs.known[cases]
     reference = np.where(is_known, outputs.reference[cases], math.nan)
     prediction = np.where(is_known, outputs.prediction[cases], math.nan)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.calibration.selective_prediction import area_under, generalised_area, risks
-from medimg_eval.metrics.calibration.statements import Floats, Places, Stated, levelled
+from medimg_eval.metrics.calibration.statements import Stated, levelled
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import summary
 
@@ -33,7 +34,7 @@ def _paired_rows(rows: ScoreTable) -> Stated:
     dice = {(rows.case[row], rows.label[row], rows.repeat[row]): rows.value[row] for row in judged}
     keys = [(rows.case[row], rows.label[row], rows.repeat[row]) for row in estimates]
     both = np.array([key in dice for key in keys], dtype=bool)
-    paired: Places = estimates[both].astype(np.int64)
+    paired: Ints = estimates[both].astype(np.int64)
     return Stated(paired, rows.value[paired], np.array([dice[key] for key in keys if key in dice], dtype=np.float64))
 
 

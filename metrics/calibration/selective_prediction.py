@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.calibration.statements import Floats, Levels, confidence_summary, decided, levelled
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.calibration.statements import Levels, confidence_summary, decided, levelled
 from medimg_eval.metrics.classification import Curve, roc_area
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed

@@ -13,17 +13,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.classification import CLASSES, EXCLUSIVE, PRESENT, THRESHOLD
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Places: TypeAlias = npt.NDArray[np.int64]
 
 RIGHT, WRONG = "right", "wrong"
 """Statuses of rows of `confidence`."""
@@ -45,7 +42,7 @@ class Stated(NamedTuple):
         right: (statement,), 1 where it was so, 0 elsewhere; of n classes equally probable, 1/n where one is present.
     """
 
-    place: Places
+    place: Ints
     sure: Floats
     right: Floats
 
@@ -60,10 +57,10 @@ class Levels(NamedTuple):
         starts: (level,), the first of each group of equal confidence.
     """
 
-    order: Places
+    order: Ints
     sure: Floats
     right: Floats
-    starts: Places
+    starts: Ints
 
     def sums(self, times: Floats, values: Floats) -> Floats:
         """Returns sums over each level's statements, (resample, level)."""

@@ -7,19 +7,10 @@ import re
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.classification.curves import (
-    ABSENT,
-    CLASSES,
-    EXCLUSIVE,
-    PRESENT,
-    Floats,
-    averaged,
-    counts,
-    decided,
-)
+from medimg_eval.metrics.arrays import Floats, Places
+from medimg_eval.metrics.classification.curves import ABSENT, CLASSES, EXCLUSIVE, PRESENT, averaged, counts, decided
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed, parse, summary
 from medimg_eval.metrics.weighing import OfRows
@@ -110,7 +101,7 @@ def _rule_rank(rule: str) -> int:
     return 1 if rule == "max" else int(match[1]) if match else 0
 
 
-def _ranked_values(value: Floats, owner: npt.NDArray[np.intp], groups: int, rank: int) -> Floats:
+def _ranked_values(value: Floats, owner: Places, groups: int, rank: int) -> Floats:
     """Returns groups' values of a rank, descending; else 0."""
     order = np.lexsort((-value, owner))
     starts = np.searchsorted(owner[order], np.arange(groups))

@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Floats, Places
 from medimg_eval.metrics.classification.alexnet_errors import ALEXNET, CLEAN
-from medimg_eval.metrics.classification.curves import CLASSES, EXCLUSIVE, PRESENT, Floats, decided
+from medimg_eval.metrics.classification.curves import CLASSES, EXCLUSIVE, PRESENT, decided
 from medimg_eval.metrics.classification.single_choice import balanced_accuracy, count_cells
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
-
-Places = npt.NDArray[np.intp]
 
 SEVERITIES = 5
 

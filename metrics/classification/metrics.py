@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.classification.curves import (
     ABSENT,
     PRESENT,
     THRESHOLD,
     Classified,
-    Floats,
     areas,
     averaged,
     counts,

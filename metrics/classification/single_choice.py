@@ -7,13 +7,13 @@ from functools import partial
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.classification.curves import (
     CLASSES,
     EXCLUSIVE,
     NAMES,
     PRESENT,
     Classified,
-    Floats,
     counts,
     decided,
     mean_of_known,

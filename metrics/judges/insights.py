@@ -9,13 +9,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.judges.verdicts import verdict_reader
 from medimg_eval.metrics.registry import judge_says, metric
-
-Floats = npt.NDArray[np.float64]
 
 MATCH = 0.5
 """Share of the points from which on two insights match one to one."""

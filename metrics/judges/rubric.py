@@ -11,13 +11,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.judges.verdicts import replies_in, verdict_reader
 from medimg_eval.metrics.registry import ScoreTable, judge_says, metric, summary
-
-Floats = npt.NDArray[np.float64]
 
 HEALTHBENCH = "HealthBench (Arora et al. 2025, github.com/openai/simple-evals)"
 

@@ -13,13 +13,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.judges.verdicts import replies_in, sentences
 from medimg_eval.metrics.registry import ScoreTable, judge_says, metric, summary
-
-Floats = npt.NDArray[np.float64]
 
 MME_COT = "MME-CoT (Jiang et al. 2025, arXiv 2502.09621), steps by a judge"
 VISUAL_PROCESS = "VisualProcessBench (Wang et al. 2025, arXiv 2503.10291)"

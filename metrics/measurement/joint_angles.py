@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
-
-Floats = npt.NDArray[np.float64]
 
 KNEES = ("knee_angle_r", "knee_angle_l")
 """Coordinates that OpenCapBench brings motions together by."""

@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array
 from medimg_eval.metrics.proportions import known_mean
 from medimg_eval.metrics.registry import ScoreTable, asked_metrics, metric, summary
 from medimg_eval.metrics.scores import LabelScore
 
-Array: TypeAlias = npt.NDArray[Any]
 Positions: TypeAlias = Mapping[str, npt.ArrayLike]
 Missed: TypeAlias = float | Literal["diagonal", "skip"]
 

@@ -6,16 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array
 from medimg_eval.metrics.measurement.angles import unwrapped
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import BETWEEN, LabelScore
-
-Array: TypeAlias = npt.NDArray[Any]
 
 measurement_metrics = partial(asked_metrics, kind="measurement", what="measurements")
 

@@ -8,13 +8,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.measurement.measurements import HeightLoss
 from medimg_eval.metrics.registry import ScoreTable, metric, parse, summary
 from medimg_eval.metrics.scores import LabelScore
-
-Doubles = npt.NDArray[np.float64]
 
 GENANT = (0, 1, 2, 3)
 """Normal, mild, moderate and severe."""
@@ -118,16 +116,16 @@ def _loss_parts(loss: HeightLoss) -> dict[str, Graded]:
     return {name: Graded(value) for name, value in zip(loss._fields, loss, strict=True)}
 
 
-def _confusion_rows(rows: ScoreTable) -> Doubles:
+def _confusion_rows(rows: ScoreTable) -> Floats:
     """Row's cell among true and given grades, (row, 4*5)."""
     wide = len(GENANT) + 1
     grades = np.where(np.isnan(rows.value), len(GENANT), rows.value).astype(np.intp)
     cells = rows.label.astype(np.intp) * wide + grades
-    one_hot: Doubles = (cells[:, None] == np.arange(len(GENANT) * wide)).astype(np.float64)
+    one_hot: Floats = (cells[:, None] == np.arange(len(GENANT) * wide)).astype(np.float64)
     return one_hot
 
 
-def _macro_mean(sums: Doubles, of: Any) -> Doubles:
+def _macro_mean(sums: Floats, of: Any) -> Floats:
     """Mean of a value over occurring (true or given) grades."""
     counts = sums.reshape(*sums.shape[:-1], len(GENANT), len(GENANT) + 1)
     true, given_counts = counts.sum(axis=-1), counts[..., : len(GENANT)].sum(axis=-2)
@@ -135,7 +133,7 @@ def _macro_mean(sums: Doubles, of: Any) -> Doubles:
     occurs = true + given_counts > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         values = np.nan_to_num(of(right, true, given_counts), nan=0.0)
-        mean: Doubles = np.where(occurs, values, 0).sum(axis=-1) / occurs.sum(axis=-1)
+        mean: Floats = np.where(occurs, values, 0).sum(axis=-1) / occurs.sum(axis=-1)
     return mean
 
 
@@ -151,18 +149,18 @@ _grading = partial(
 
 
 @_grading(title="Grading, macro precision")
-def genant_precision(sums: Doubles) -> Doubles:
+def genant_precision(sums: Floats) -> Floats:
     """The share of vertebrae that are given a grade of fracture which have it, as the mean over grades."""
     return _macro_mean(sums, lambda right, true, given: right / given)
 
 
 @_grading(title="Grading, macro recall")
-def genant_recall(sums: Doubles) -> Doubles:
+def genant_recall(sums: Floats) -> Floats:
     """The share of vertebrae with a grade of fracture which are given it, as the mean over grades."""
     return _macro_mean(sums, lambda right, true, given: right / true)
 
 
 @_grading(title="Grading, macro F1")
-def genant_f1(sums: Doubles) -> Doubles:
+def genant_f1(sums: Floats) -> Floats:
     """The harmonic mean of precision and recall of a grade of fracture, as the mean over grades."""
     return _macro_mean(sums, lambda right, true, given: 2 * right / (true + given))

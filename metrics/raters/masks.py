@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats
 from medimg_eval.metrics.raters.fusion import fuse_masks
 from medimg_eval.metrics.raters.sample_sets import generalised_energy_distance, pairwise_iou
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 QUBIQ_THRESHOLDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 STATUSES = {

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array
 from medimg_eval.metrics.reconstruction.presets import Slice, Window, image_pair
 from medimg_eval.metrics.reconstruction.structural_similarity import (
     SMALLEST,
@@ -35,7 +35,6 @@ from medimg_eval.metrics.reconstruction.vif_haarpsi_gmsd import (
 )
 from medimg_eval.metrics.registry import metric
 
-Array: TypeAlias = npt.NDArray[Any]
 Norm: TypeAlias = Literal["l2", "range", "mean"]
 
 BITS = 255.0

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Array
 from medimg_eval.metrics.reconstruction.presets import image_pair, preset_of
 from medimg_eval.metrics.registry import Requirement, metric, parse
-
-Array: TypeAlias = npt.NDArray[Any]
 
 KIND = "perception"
 

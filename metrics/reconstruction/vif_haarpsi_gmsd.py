@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from medimg_eval.metrics.arrays import Array
 
 TINY = 1e-10
 """Of VIF: variances below it are none."""

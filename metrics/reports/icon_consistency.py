@@ -22,12 +22,12 @@ import numpy.typing as npt
 from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import metric, read_by
 from medimg_eval.metrics.text import texts_of
 
-Numbers = npt.NDArray[np.float64]
-Pairs = npt.NDArray[np.int64]
+Pairs = Ints
 
 LEAST = 0.5
 """How much the references of two studies must agree for their reports to be compared, as in ICON's code."""
@@ -57,9 +57,9 @@ class Consistency(NamedTuple):
         compared: equivalent studies that it was compared with.
     """
 
-    overlap: Numbers
-    own: Numbers
-    weighted: Numbers
+    overlap: Floats
+    own: Floats
+    weighted: Floats
     compared: Pairs
 
 
@@ -173,7 +173,7 @@ def _membership_table(sets: Sequence[Set[str]]) -> Any:
     return csr_array((np.ones(len(columns)), columns, ends), shape=(len(held), max(1, len(names))))
 
 
-def _overlap_coefficients(one: Any, other: Any, pairs: Pairs) -> Numbers:
+def _overlap_coefficients(one: Any, other: Any, pairs: Pairs) -> Floats:
     """The overlap coefficient of each pair of rows: (pair,)."""
     first_rows, right = one[pairs[:, 0]], other[pairs[:, 1]]
     shared = np.asarray((first_rows * right).sum(axis=1)).ravel()

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Bools
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.segmentation.distance_samples import TOLERANCE_SLACK
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair
-from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
+from medimg_eval.metrics.segmentation.surfaces import Spacing
 
 # Shifts of a mask that together cost as much as its distance transform.
 MANY_SHIFTS = 500

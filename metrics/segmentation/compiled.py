@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Floats
 from medimg_eval.metrics.segmentation.nearest_surface import LONGEST_TABLE, DistanceProfiles
-from medimg_eval.metrics.segmentation.surfaces import Codes, Floats, Spacing, kinds_of
+from medimg_eval.metrics.segmentation.surfaces import Codes, Spacing, kinds_of
 
 Points: TypeAlias = npt.NDArray[np.int32]
 Steps: TypeAlias = npt.NDArray[np.int16]
@@ -36,7 +37,7 @@ class Kernels(NamedTuple):
     measure: Any
 
 
-def _find_box(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[int, int, int, int]:
+def _find_box(one: Array, other: Array) -> tuple[int, int, int, int]:
     """Returns row and column bounds of nonzero pixels in two pictures."""
     rows, columns = np.zeros(one.shape[0], np.uint8), np.zeros(one.shape[1], np.uint8)
     for row in range(one.shape[0]):
@@ -80,9 +81,7 @@ def _crop_pair(
     return first, second, box, (bits, size, other_size, both)
 
 
-def _find_contour(
-    codes: npt.NDArray[Any], label: int, box: tuple[int, int, int, int], kinds: npt.NDArray[np.uint8]
-) -> Points:
+def _find_contour(codes: Array, label: int, box: tuple[int, int, int, int], kinds: npt.NDArray[np.uint8]) -> Points:
     """Returns a label's contour points, (n, 3): row, column, kind.
 
     Args:
@@ -168,7 +167,7 @@ def _find_nearest(points: Points, off: Steps, spacing: tuple[float, float]) -> S
     return steps
 
 
-def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
+def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[Array, Array, int]:
     """Returns distinct steps (n,) and point counts by kind (n, kinds).
 
     Steps are rows times a width plus columns, ascending; the width comes last.
@@ -228,7 +227,7 @@ def _distance_profile(
 
 
 def _measure_label(
-    codes: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+    codes: tuple[Array, Array],
     label: int,
     box: tuple[int, int, int, int],
     kinds: npt.NDArray[np.uint8],

@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats
 from medimg_eval.metrics.segmentation.matching_rules import InstanceRule
 from medimg_eval.metrics.segmentation.pairs import LabelPair
-from medimg_eval.metrics.segmentation.surfaces import Bools, Floats
 
 Integers = npt.NDArray[np.integer]
 Found = TypeVar("Found")

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Floats
 
 # A surface that lies at the tolerance is within it, however the spacing was rounded: 3 x 0.8 is
 # 2.4000000000000004 in float64, and must not miss a tolerance of 2.4.

@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Bools, Floats
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.segmentation.connected_components import (
     Integers,
@@ -26,9 +26,6 @@ from medimg_eval.metrics.segmentation.connected_components import (
 from medimg_eval.metrics.segmentation.overlap import METRICS_REVIEW, ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair, Settings
 from medimg_eval.metrics.segmentation.surface_distance import hd95
-
-if TYPE_CHECKING:
-    from medimg_eval.metrics.segmentation.surfaces import Bools, Floats
 
 AJI = "Kumar et al., IEEE Trans Med Imaging 2017, doi 10.1109/TMI.2017.2677499"
 AJI_PLUS = "Graham et al. (HoVer-Net), Med Image Anal 2019, doi 10.1016/j.media.2019.101563"

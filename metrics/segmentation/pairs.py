@@ -12,10 +12,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools
 from medimg_eval.metrics.segmentation.distance_samples import Distances
 from medimg_eval.metrics.segmentation.label_maps import LabelMap, LabelMapPair
 from medimg_eval.metrics.segmentation.matching_rules import InstanceRule, LesionRule
-from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
+from medimg_eval.metrics.segmentation.surfaces import Spacing
 
 Surface: TypeAlias = Literal["surfel", "voxel"]
 Numbers: TypeAlias = npt.NDArray[np.integer[Any]]

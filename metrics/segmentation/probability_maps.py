@@ -11,19 +11,17 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Array, Bools, Floats
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.scores import Labels, _check_regions
-
-Array: TypeAlias = npt.NDArray[Any]
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 # Probabilities reach files as float32 or float16, whose 0 and 1 are rounded rather than certain.
 CLIP = 1e-7
@@ -53,7 +51,7 @@ class ProbabilityPair:
         ValueError: If the dtypes or shapes are not as said, or a probability is not a number in [0, 1].
     """
 
-    reference: npt.NDArray[np.bool_]
+    reference: Bools
     probability: npt.NDArray[np.floating[Any]]
     name: str = ""
 

@@ -28,8 +28,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Bools, Floats, Ints
+
 Spacing = tuple[float, ...]
 
 # Corners and edge middles of a square or cube, in half edges: corners have 0 or 2, middles one or more 1s.
@@ -60,7 +60,7 @@ def surfel_measures(spacing: Spacing) -> Floats:
 
 
 @cache
-def _segment_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
+def _segment_vectors() -> tuple[Ints, Floats]:
     """Returns contour segments by code of 16 squares, in edges."""
     vectors = [
         (code, np.subtract(end, start) / 2)
@@ -71,7 +71,7 @@ def _segment_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
 
 
 @cache
-def _area_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
+def _area_vectors() -> tuple[Ints, Floats]:
     """Returns triangles' codes and area vectors, of 256 unit cubes."""
     vectors = [
         (code, _area_vector(triangle))
@@ -148,7 +148,7 @@ def _middle_point(a: Point, b: Point) -> Point:
 
 
 Codes: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
-Indices: TypeAlias = npt.NDArray[np.int64]
+Indices: TypeAlias = Ints
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 # Places in a list of corners, the label that each has among others, and the label's 2x2x2 code.
 Layer: TypeAlias = tuple[Indices | slice, Codes, Bytes]

@@ -12,11 +12,12 @@ from functools import partial
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Bools
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.segmentation.connected_components import connected_parts, once_per_pair
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair
-from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
+from medimg_eval.metrics.segmentation.surfaces import Spacing
 
 
 def centreline(mask: Bools, spacing: Spacing) -> Bools:

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Array, Bools, Floats
 from medimg_eval.metrics.registry import ScoreTable, Weighed, metric, summary
 from medimg_eval.metrics.survival.concordance import Pairs, uno_weights
 from medimg_eval.metrics.survival.horizons import (
@@ -22,7 +23,7 @@ from medimg_eval.metrics.survival.horizons import (
     mean_over_time,
     yearly_auroc,
 )
-from medimg_eval.metrics.survival.product_limit import Array, Bools, Floats, kaplan_meier
+from medimg_eval.metrics.survival.product_limit import kaplan_meier
 from medimg_eval.metrics.survival.yearly_concordance import sybil_concordance
 
 KIND = "survival"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.survival.product_limit import Bools, Floats, censoring_curve
+from medimg_eval.metrics.arrays import Bools, Floats
+from medimg_eval.metrics.survival.product_limit import censoring_curve
 
 
 def sybil_concordance(

@@ -8,22 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.nlp import Corpus, split_words
-from medimg_eval.metrics.text.gram_counts import (
-    ORDERS,
-    SHIFT,
-    GramCounts,
-    Known,
-    Pairing,
-    Real,
-    Whole,
-    Words,
-    count_together,
-)
+from medimg_eval.metrics.text.gram_counts import ORDERS, SHIFT, GramCounts, Known, Pairing, Whole, Words, count_together
 from medimg_eval.metrics.text.profiles import cleaned
 from medimg_eval.metrics.text.texts import Tokeniser, cleaned_of, overlap_metric, tokeniser_of, with_others
 
@@ -41,7 +31,7 @@ class Consensus:
     """
 
     known: Known
-    rarity: Real
+    rarity: Floats
 
     @classmethod
     def of(cls, reports: Sequence[Sequence[Words]]) -> Consensus:
@@ -94,7 +84,7 @@ class Consensus:
         ]
 
 
-def _mean_cosines(products: Real, norms: Real) -> Real:
+def _mean_cosines(products: Floats, norms: Floats) -> Floats:
     """Returns mean cosines over n, empty ones 0: (text, n) -> (text)."""
     each = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
     return np.asarray((each[:, 0] + each[:, 1] + each[:, 2] + each[:, 3]) / ORDERS)
@@ -107,7 +97,7 @@ def _distinct_numbers(ascending: Whole) -> tuple[Whole, Whole]:
     return ascending[first], np.cumsum(first) - 1
 
 
-def _reports_with(grams: Whole, owners: Whole, size: int) -> npt.NDArray[np.int64]:
+def _reports_with(grams: Whole, owners: Whole, size: int) -> Ints:
     """Returns how many reports have each n-gram, of places and reports in parallel."""
     reports = int(owners.max()) + 1 if owners.size else 1
     both = _distinct_numbers(np.sort(grams * reports + owners))[0]

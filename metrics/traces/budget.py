@@ -11,13 +11,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.vqa import accuracy_or_exact_match
-
-Floats = npt.NDArray[np.float64]
 
 REPORTED = "as the server or wrapper reported it"
 

@@ -14,13 +14,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.traces.budget import turns_of
 
-Floats = npt.NDArray[np.float64]
 Call = Mapping[str, Any]
 
 GTA = "GTA (Wang et al. 2024, github.com/open-compass/GTA), which MedCTA takes over"

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-Floats = npt.NDArray[np.float64]
 
 _RIDGE = 1e-6
 """Of the mean variance: added to a covariance, so that it has an inverse."""

@@ -16,16 +16,14 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.agreement import aligned
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.nlp import normalised, words
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.text import overlap, texts_of
 from medimg_eval.metrics.vqa.grounding import in_box, in_limits, limits_of, relative_accuracy
-
-Floats = npt.NDArray[np.float64]
 
 RAJPURKAR = "Rajpurkar et al. 2016 (SQuAD)"
 LLAVA_MED = "LLaVA-Med, its evaluate_metrics.py"

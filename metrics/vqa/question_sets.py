@@ -22,11 +22,9 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.agreement import cohen_kappa
 from medimg_eval.metrics.answers import UNREAD
+from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.registry import ScoreTable, summary
 from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 SET, MEMBER = "set", "member"
 

@@ -7,8 +7,9 @@ from functools import partial
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
-from medimg_eval.metrics.workflow.metrics import ALL, KIND, PRESENCE, THRESHOLD, Floats, FramePair, PresencePair
+from medimg_eval.metrics.workflow.metrics import ALL, KIND, PRESENCE, THRESHOLD, FramePair, PresencePair
 from medimg_eval.metrics.workflow.published import macro_presence_f1, pitvis_steps, weighted_presence_f1
 
 SAR_RARP_PERCENT = 10

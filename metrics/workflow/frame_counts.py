@@ -9,9 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from medimg_eval.metrics.arrays import Floats, Ints
 
 Measure = Literal["accuracy", "precision", "recall", "f1", "jaccard"]
 Pooling = Literal["video", "phase", "pooled"]

@@ -13,9 +13,9 @@ from functools import cached_property, partial
 from typing import Any, cast, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Bools, Floats, Ints
 from medimg_eval.metrics.registry import ScoreTable, Weighed, metric, summary
 from medimg_eval.metrics.workflow.frame_counts import (
     PHASES_OF_CHOLEC80,
@@ -38,8 +38,6 @@ from medimg_eval.metrics.workflow.presence import (
 )
 from medimg_eval.metrics.workflow.segments import SegmentHits, Segments, best_overlaps, edit_score, hits_at, segments_of
 from medimg_eval.metrics.workflow.time_spans import onset_of
-
-Floats = npt.NDArray[np.float64]
 
 KIND, PRESENCE = "frames", "frame_presence"
 """Kinds: one class per frame, and any number of classes per frame."""
@@ -77,8 +75,8 @@ class FramePair:
     """
 
     classes: Sequence[str]
-    truth: npt.NDArray[np.int64]
-    prediction: npt.NDArray[np.int64]
+    truth: Ints
+    prediction: Ints
     background: frozenset[str] = frozenset()
     fps: float = 1.0
 
@@ -94,7 +92,7 @@ class FramePair:
         return segments_of(self.truth, left_out), segments_of(self.prediction, left_out)
 
     @cached_property
-    def _best(self) -> tuple[npt.NDArray[np.int64], Floats]:
+    def _best(self) -> tuple[Ints, Floats]:
         return best_overlaps(*self.segments)
 
     def hits(self, percent: float) -> SegmentHits:
@@ -114,7 +112,7 @@ class PresencePair:
     """
 
     classes: Sequence[str]
-    truth: npt.NDArray[np.bool_]
+    truth: Bools
     scores: Floats
 
     @cached_property
@@ -222,7 +220,7 @@ def segment_counts(pair: FramePair) -> Mapping[str, float]:
     }
 
 
-def _count_table(rows: ScoreTable, rule: FrameRule) -> tuple[Counts, npt.NDArray[np.int64]]:
+def _count_table(rows: ScoreTable, rule: FrameRule) -> tuple[Counts, Ints]:
     """Counts (case, class), and the first row of each case."""
     wanted = {"strict": "frame_confusion", "relaxed": "frame_relaxed"}.get(rule.boundary, "frame_relaxed_published")
     chosen = np.flatnonzero(rows.metric == wanted)
