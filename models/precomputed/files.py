@@ -31,6 +31,27 @@ class FromFiles(Model):
     file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
 
+class FromFolder(FromFiles):
+    """Base of models that read a file of each case, by `pattern` below `root`."""
+
+    root: Path
+    pattern: str
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
+
+
+class FromRecords(FromFiles):
+    """Base of models that read the records of cases in `files`."""
+
+    files: ResultFiles
+
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
+
+
 def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
     """Folder of results; UserError where missing or a pattern lacks the case."""
     folder = Path(root).expanduser()
