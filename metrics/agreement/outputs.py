@@ -181,8 +181,7 @@ def _by_own_spread(outputs: Outputs) -> Floats:
     centre = quotient(outputs.prediction.sum(axis=0), count, 0.0)
     about = np.where(outputs.known, outputs.prediction - centre, 0)
     spread = np.sqrt(quotient((about**2).sum(axis=0), count, 0.0))
-    by_spread: Floats = about / np.where(outputs.flat | (spread == 0), 1.0, spread)
-    return by_spread
+    return about / np.where(outputs.flat | (spread == 0), 1.0, spread)
 
 
 def _of_ranks(weight: Floats, one: Floats, other: Floats) -> Floats:

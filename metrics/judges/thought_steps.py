@@ -193,5 +193,4 @@ def wrong_step_f1(sums: Floats) -> Floats:
 @_step_f1(title="Macro F1 of steps")
 def step_macro_f1(sums: Floats) -> Floats:
     """The mean of `right_step_f1` and `wrong_step_f1`."""
-    scores: Floats = (_f1(sums, 0) + _f1(sums, 3)) / 2
-    return scores
+    return (_f1(sums, 0) + _f1(sums, 3)) / 2

@@ -307,8 +307,7 @@ def _voxel_counts(maps: Sequence[Codes], highest: int) -> list[list[int]]:
         counts[0] += np.bincount(first, lengths, highest + 1)
         counts[1] += np.bincount(second, lengths, highest + 1)
         counts[2] += np.bincount(first[is_same], None if lengths is None else lengths[is_same], highest + 1)
-    counted: list[list[int]] = counts.astype(np.int64).tolist()
-    return counted
+    return counts.astype(np.int64).tolist()
 
 
 def _remove_numbers(codes: Codes, numbers: Collection[int], highest: int) -> None:

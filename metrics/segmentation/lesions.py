@@ -244,8 +244,7 @@ def _number_predicted(pair: LabelPair, rule: LesionRule) -> Integers:
         return numbers
     unit = 1.0 if rule.small_predictions == "drop-voxels" else pair.voxel_size
     is_large = np.bincount(numbers[pair.prediction], minlength=1) * unit > rule.min_volume
-    numbers_kept: Integers = numbers * is_large[numbers]
-    return numbers_kept
+    return numbers * is_large[numbers]
 
 
 @_score(title="Lesion Dice", higher_is_better=True, best=1.0, worst=0.0)

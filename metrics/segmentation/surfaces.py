@@ -139,8 +139,7 @@ def _total_area(triangles: tuple[Triangle, ...]) -> float:
 def _area_vector(triangle: Triangle) -> Floats:
     """Returns the normal of a triangle, scaled to its area."""
     a, b, c = (np.asarray(point) / 2 for point in triangle)
-    vector: Floats = np.cross(b - a, c - a) / 2
-    return vector
+    return np.cross(b - a, c - a) / 2
 
 
 def _middle_point(a: Point, b: Point) -> Point:

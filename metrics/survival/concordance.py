@@ -241,5 +241,4 @@ def uno_weights(pairs: Pairs, weights: Floats, tau: float = math.inf) -> Floats:
     """Returns 1 / G(t)^2 of events before tau, else 0, (..., case)."""
     reached = censoring_curve(pairs.times, pairs.events, weights).at(pairs.times)
     counts = pairs.events & (pairs.times < tau) & (reached > 0)
-    weighed: Floats = np.divide(1, reached**2, out=np.zeros_like(reached), where=counts)
-    return weighed
+    return np.divide(1, reached**2, out=np.zeros_like(reached), where=counts)

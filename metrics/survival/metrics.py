@@ -278,8 +278,7 @@ def _cox_slope(risk: Floats, weights: Floats, events: Bools, last: Array) -> Flo
             break
     else:
         slope[np.abs(step) > _SETTLED] = math.nan  # no maximum: risk separates who had the event from who had not
-    slopes: Floats = slope[:, 0]
-    return slopes
+    return slope[:, 0]
 
 
 @_of_survival(

@@ -30,8 +30,7 @@ class Curve:
     def at(self, when: npt.ArrayLike) -> Floats:
         """The values at some times, (..., time); 1 before the first step."""
         position = np.searchsorted(self.times, np.asarray(when, np.float64), side="right")
-        held: Floats = np.concatenate([np.ones((*self.survival.shape[:-1], 1)), self.survival], axis=-1)[..., position]
-        return held
+        return np.concatenate([np.ones((*self.survival.shape[:-1], 1)), self.survival], axis=-1)[..., position]
 
     def median(self) -> Floats:
         """First time with survival at most one half, (...); else NaN."""

@@ -363,8 +363,7 @@ def frame_spread(sums: Floats, text: str) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         if rule.pooling == "video":
             mean = sums[..., 0] / sums[..., 1]
-            over_videos: Floats = np.sqrt(np.maximum(sums[..., 2] - sums[..., 1] * mean**2, 0) / (sums[..., 1] - 1))
-            return over_videos
+            return np.sqrt(np.maximum(sums[..., 2] - sums[..., 1] * mean**2, 0) / (sums[..., 1] - 1))
         means = _phase_means(sums)
         if measure == "f1" and rule.harmonic:
             half = means.shape[-1] // 2

@@ -89,8 +89,7 @@ class CoxNet(PathHead):
         """Returns the logarithm of each case's relative hazard, float64, (case, 1)."""
         held = self.arrays
         vectors = as_vectors(features, expected=len(held["weight"])).astype(np.float64)
-        risk: Array = (scaled(vectors, held["mean"], held["deviation"]) @ held["weight"])[:, None]
-        return risk
+        return (scaled(vectors, held["mean"], held["deviation"]) @ held["weight"])[:, None]
 
     def survival(self, risk: Array, times: Sequence[float]) -> Array:
         """Probabilities of surviving times, float64, (case, time), of what `predict` gave."""

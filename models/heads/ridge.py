@@ -77,8 +77,7 @@ class Ridge(PathHead):
         held = self.arrays
         vectors = as_vectors(features, expected=len(held["mean"]))
         vectors_ = scaled(vectors, held["mean"], held["deviation"])
-        predicted: Array = np.float64(vectors_ @ held["weight"].astype(vectors_.dtype)) + held["bias"]
-        return predicted
+        return np.float64(vectors_ @ held["weight"].astype(vectors_.dtype)) + held["bias"]
 
 
 class _Products:
