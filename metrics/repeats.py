@@ -20,13 +20,9 @@ _GPASS = "Liu et al. 2024, G-Pass@k (arXiv 2412.13147)"
 
 
 class CaseRepeats(NamedTuple):
-    """One metric's values by case and repeat, means over labels.
+    """One metric's values by case and repeat, means over labels with a value.
 
-    A mean is over the labels of the case that have a value.
-
-    Attributes:
-        values: (case, repeat); NaN where a case has no value.
-        first: (case,): the first row of each case.
+    `values` is (case, repeat), NaN where a case has none; `first`, (case,), is the first row of each case.
     """
 
     values: Floats

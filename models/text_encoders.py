@@ -115,15 +115,7 @@ def quiet() -> Iterator[None]:
 
 
 class NameVectors:
-    """Transformers encoder of names, each computed once.
-
-    Args:
-        folder: with its configuration, weights and tokenizer.
-        longest: tokens that are read of a name.
-
-    Raises:
-        UserError: the folder holds no such model.
-    """
+    """Transformers encoder of names, each computed once; UserError without such a model."""
 
     def __init__(self, folder: Path, device: str, longest: int) -> None:
         self._tokenizer = tokenizer_of(folder)

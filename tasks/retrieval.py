@@ -29,13 +29,7 @@ PAIR = "pair"
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Vectors of a pair.
-
-    Attributes:
-        image: float32, (feature,).
-        report: float32, (feature,).
-        cut: whether the report is longer than what the model reads, so that its end does not count.
-    """
+    """Vectors of a pair, float32, (feature,); `cut` if a report's end does not count."""
 
     image: Array
     report: Array

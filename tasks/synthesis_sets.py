@@ -40,13 +40,7 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a set, as extractors are shown it.
-
-    Attributes:
-        name: for messages.
-        reference: a file, or what reads it.
-        optional: whether it is left out, and counted, where it cannot be read; the others end the scoring.
-    """
+    """A picture of a set, of a file or a reader; optional ones may be unreadable."""
 
     name: str
     reference: Any
@@ -139,13 +133,7 @@ def subjects_of(shown: Sequence[Shown], provider: str, evidence: Evidence) -> It
 
 
 class JudgedSets(NamedTuple):
-    """Scores of the pictures of a run as a set.
-
-    Attributes:
-        scores: by metric, finding and group.
-        notes: what readers of a table must know of them.
-        nearest: by extractor that looks for copies, the pictures that come nearest to a training image.
-    """
+    """Scores of a run's pictures as a set, notes, and pictures nearest to training."""
 
     scores: list[SetScore]
     notes: list[str]
@@ -154,14 +142,7 @@ class JudgedSets(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SynthesisSets:
-    """All pictures of a run with their features, for set scores.
-
-    Attributes:
-        task: how they are judged.
-        real: set -> its pictures.
-        made: the pictures that were made.
-        evidence: features of all of them.
-    """
+    """All pictures of a run with their features, for set scores."""
 
     task: SynthesisTask
     real: Mapping[str, Sequence[Shown]]

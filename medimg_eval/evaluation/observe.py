@@ -114,16 +114,8 @@ class _Left(NamedTuple):
 class _Stage:
     """One provider at work on one run.
 
-    Attributes:
-        source: the provider.
-        run: where lines go.
-        stack: on which it is lent.
-        asked: how much it was shown.
-        most: subjects at once, once more did not fit into memory.
-        shared: what all subjects have in common.
-        identity: of the source, with that.
-        words: by key, of a judge what it was asked.
-        causes: of failures that were told.
+    `most` is how many subjects it takes at once, once more did not fit into memory; `words` are, by key, what a judge
+    was asked; `causes` those of failures that were told.
     """
 
     source: Source

@@ -24,14 +24,7 @@ Written = TypeVar("Written", bound=Rule)
 
 @dataclass(frozen=True)
 class AnswerRule:
-    """A published rule of extraction.
-
-    Attributes:
-        name: what configs call it, as in `authors: {extraction: mmmu}`.
-        function: takes the answer from an output.
-        source: whose rule it is, and where it is published.
-        definition: what it does: the first sentence of the function's docstring.
-    """
+    """A published rule of extraction; `definition` is its function's first sentence."""
 
     name: str
     function: Rule

@@ -24,12 +24,7 @@ SOURCE = "Zhang et al. 2025 (HealthiVert-GAN)"
 
 
 class Graded(NamedTuple):
-    """One part of a vertebra.
-
-    Attributes:
-        loss: of its height, (H_syn - H_ori) / H_syn; NaN where a side lacks the part.
-        grade: that the vertebra is given; NaN where none can be.
-    """
+    """One part of a vertebra: loss of height, (H_syn - H_ori) / H_syn, and grade; NaN without."""
 
     loss: float
     grade: float = math.nan

@@ -71,13 +71,7 @@ _PLAIN = ImagePreset("", span="volume", unit="volume", window="gaussian")
 
 
 class Slice(NamedTuple):
-    """One slice of both images.
-
-    Attributes:
-        reference: float64, or complex128, (row, column).
-        reconstruction: The same.
-        data_range: Above 0; NaN where none is needed.
-    """
+    """One slice of both images, float64 or complex128, (row, column), with its data range."""
 
     reference: Array
     reconstruction: Array
@@ -96,14 +90,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ImagePair:
-    """Two images that can be compared.
-
-    Attributes:
-        reference: (slice, row, column), as given.
-        reconstruction: The same.
-        ranges: float64, (slice,).
-        preset: The conventions.
-    """
+    """Two comparable images, (slice, row, column), their data ranges, (slice,), and conventions."""
 
     reference: Array
     reconstruction: Array

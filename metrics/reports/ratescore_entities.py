@@ -143,13 +143,7 @@ _OPPOSED = (_DENIED[:, None] != _DENIED[None, :]) & ~_ANATOMY[:, None] & ~_ANATO
 
 
 class Match(NamedTuple):
-    """An entity and the most similar one of the other report.
-
-    Attributes:
-        kind: its type, of `TYPES`.
-        other: that of the one it is matched with.
-        similarity: their cosine, -1 to 1.
-    """
+    """An entity's type, that of its most similar one, and their cosine, -1 to 1."""
 
     kind: str
     other: str

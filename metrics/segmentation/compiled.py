@@ -84,11 +84,8 @@ def _crop_pair(
 def _find_contour(codes: Array, label: int, box: tuple[int, int, int, int], kinds: npt.NDArray[np.uint8]) -> Points:
     """Returns a label's contour points, (n, 3): row, column, kind.
 
-    Args:
-        codes: padded by a 0 on each side at least.
-        label: whose surface.
-        box: first and last row, first and last column, beyond which there is none of it.
-        kinds: (16,) the kind of a corner by its 2x2 code; (0,) for border pixels, all of kind 0.
+    `codes` are padded by a 0 on each side; `kinds`, (16,), are those of corners by their 2x2 code, or (0,) for border
+    pixels, all of kind 0.
     """
     top, bottom, left, right = box
     first = 1 if len(kinds) else 0
@@ -234,16 +231,7 @@ def _measure_label(
     spacing: tuple[float, float],
     weights: Floats,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Returns a label's `_distance_profile` from one picture to another, and back.
-
-    Args:
-        codes: the pictures; this and the next are of `_find_contour`.
-        label: whose contours.
-        box: within which they lie in both.
-        kinds: of corners.
-        spacing: pixel size in mm along each axis.
-        weights: the surface of each kind of point.
-    """
+    """Returns a label's `_distance_profile` from one picture to another, and back."""
     first_contour, second_contour = (
         _find_contour(codes[0], label, box, kinds),
         _find_contour(codes[1], label, box, kinds),
@@ -295,15 +283,7 @@ def contour_profiles(
     spacing: Spacing,
     surface: str,
 ) -> tuple[DistanceProfiles, DistanceProfiles]:
-    """Returns contour distances between two pictures by label, both ways.
-
-    Args:
-        compiled: the functions that do it.
-        codes: label maps, padded by a 0 on each side at least.
-        boxes: labels that occur, each with a box that holds it in both maps.
-        spacing: pixel size in mm along each axis.
-        surface: "surfel" or "voxel".
-    """
+    """Returns contour distances between pictures, padded by 0, by label, both ways."""
     weights, kinds = kinds_of(spacing) if surface == "surfel" else (np.ones(1), np.zeros(0, np.uint8))
     profiles: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
     for label, (rows, columns) in boxes:

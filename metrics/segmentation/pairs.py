@@ -223,14 +223,7 @@ def label_pairs(
 def mask_pairs(
     reference: Bools, prediction: Bools, spacing: Spacing, settings: Mapping[str, Settings]
 ) -> Iterator[tuple[str, LabelPair]]:
-    """Yields mask pairs one by one, as siblings.
-
-    Args:
-        reference: (region, *spatial), bool.
-        prediction: Of the same shape.
-        spacing: Voxel size in mm along each axis.
-        settings: How each region is judged, in their order.
-    """
+    """Yields pairs of masks, (region, *spatial), one by one in order, as siblings."""
 
     def made(index: int, name: str, siblings: CaseLabels) -> LabelPair:
         maps = LabelMapPair(reference[index], prediction[index], spacing, [(1,)], settings[name].surface)

@@ -184,12 +184,7 @@ class LabelSurfaces:
 
 
 def voxel_border(codes: Codes, labels: int) -> LabelSurfaces:
-    """Returns every voxel that has a face neighbour of another label.
-
-    Args:
-        codes: C-contiguous label map, padded by a 0 on each side at least.
-        labels: The highest label.
-    """
+    """Returns voxels of a label map, padded by 0, with a face neighbour of another label."""
     flat, steps = codes.ravel(), _neighbour_steps(codes)
     index = _where_mixed(flat, [*steps, *(-step for step in steps)], inside=True)
     label = flat[index]
@@ -198,13 +193,7 @@ def voxel_border(codes: Codes, labels: int) -> LabelSurfaces:
 
 
 def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> LabelSurfaces:
-    """Returns border corners by label, with surface areas.
-
-    Args:
-        codes: C-contiguous label map, padded by a 0 on each side at least.
-        labels: The highest label.
-        spacing: Voxel size in mm along each axis.
-    """
+    """Returns border corners of a label map, padded by 0, by label, with surface areas."""
     flat, steps = codes.ravel(), _neighbour_steps(codes)
     corners = [sum(itertools.compress(steps, bits)) for bits in itertools.product((0, 1), repeat=codes.ndim)]
     indices = _where_mixed(flat, corners[1:], inside=False)

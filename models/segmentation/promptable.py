@@ -112,13 +112,7 @@ def _guides_by_slice(guide: Guide, slices: int) -> Iterator[tuple[int, Guide]]:
 
 
 class Encoded(NamedTuple):
-    """A picture that was seen.
-
-    Attributes:
-        embedding: (1, channel, row, column).
-        shape: rows and columns of the picture.
-        scale: by which it was enlarged before.
-    """
+    """A picture's embedding, (1, channel, row, column), its shape, and its enlargement before."""
 
     embedding: Tensor
     shape: tuple[int, int]

@@ -105,14 +105,7 @@ def label_reports(
 
 @dataclass
 class _KeptReplies:
-    """Replies of a model, each asked for once.
-
-    Attributes:
-        source: the model, as a judge is.
-        most: tokens of a reply.
-        stack: on which the model is lent.
-        asked: how often it was asked.
-    """
+    """Replies of a model, each asked for once; `asked` counts how often."""
 
     source: Source
     most: int

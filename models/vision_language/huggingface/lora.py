@@ -34,12 +34,7 @@ MARK = "lora_"
 
 @dataclass(frozen=True)
 class Taught:
-    """One prompt with the answer that is learned.
-
-    Attributes:
-        prompt: as the model is asked.
-        answer: as it is to be written.
-    """
+    """One prompt, as the model is asked, with the answer that is learned."""
 
     prompt: Prompt
     answer: str
