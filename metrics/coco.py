@@ -15,9 +15,10 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.arrays import Bools, Floats, Places
+from medimg_eval.metrics.declarations import evidence_metric, share_summary
 from medimg_eval.metrics.detection import Detections
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.scores import LabelScore
 
 COCO = "Lin et al., ECCV 2014, doi 10.1007/978-3-319-10602-1_48, and its cocoeval.py"
@@ -145,9 +146,7 @@ def coco_scores(
     return rows
 
 
-_evidence = partial(
-    metric, kind="detection", source=COCO, intermediate=True, worst=np.nan, best=np.nan, higher_is_better=None
-)
+_evidence = partial(evidence_metric, kind="detection", source=COCO)
 
 
 @_evidence(title="Confidence")
@@ -172,11 +171,9 @@ _RECALLS = ("1", "10", "100", *list(AREAS)[1:])
 _settings = "101 recalls, IoU 0.5:0.05:0.95, at most 100 candidates a case and label"
 
 _declared = partial(
-    summary,
+    share_summary,
     at_once=True,
     needs=("coco_candidate", "coco_object"),
-    higher_is_better=True,
-    best=1.0,
     source=COCO,
     parameter_optional=True,
     parameter_is_text=True,

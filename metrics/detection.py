@@ -17,8 +17,9 @@ import numpy as np
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.arrays import Bools, Floats, Places
+from medimg_eval.metrics.declarations import share_metric, share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation import ratio
 
@@ -372,7 +373,7 @@ def false_negatives(found: Detections) -> float:
     return float(found.missed)
 
 
-@metric(kind="detection", title="Detection recall", higher_is_better=True, best=1.0, worst=0.0, source=LUNA16)
+@share_metric(kind="detection", title="Detection recall", source=LUNA16)
 def detection_recall(found: Detections) -> float:
     """The share of a case's findings that some candidate hit, at any confidence.
 
@@ -381,7 +382,7 @@ def detection_recall(found: Detections) -> float:
     return ratio(found.lesions - found.missed, found.lesions)
 
 
-_curve = partial(summary, needs=("detection_score", "n_reference_lesions"), higher_is_better=True, best=1.0)
+_curve = partial(share_summary, needs=("detection_score", "n_reference_lesions"))
 
 
 def _weighed_points(area: Callable[..., Floats]) -> Callable[..., Callable[[Floats], Floats] | None]:

@@ -10,16 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from medimg_eval.metrics.arrays import Floats, Places
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed
 
 UNKNOWN_GROUPS = frozenset({"", "-1"})
 """What stands in an attribute where nothing is known of the case; FairSeg writes -1."""
 
 _equity = partial(
-    summary,
-    higher_is_better=True,
-    best=1.0,
+    share_summary,
     source="FairSeg (Tian et al., ICLR 2024, arXiv 2311.02189) and its code",
     parameter="attribute of the cases",
     parameter_is_text=True,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.arrays import Bools, Floats
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import share_metric
 
 KIND = "map"
 
@@ -108,7 +108,7 @@ def _covered_area(outline: Bools, first: Floats, last: Floats) -> Floats:
     return np.maximum(area, 0.0)
 
 
-_maps = partial(metric, kind=KIND, optional=True, higher_is_better=True, best=1.0, worst=0.0)
+_maps = partial(share_metric, kind=KIND, optional=True)
 
 
 @_maps(title="Pointing game", source=POINTING, value_kind="proportion")

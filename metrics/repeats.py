@@ -12,8 +12,9 @@ import numpy as np
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.arrays import Floats, Places
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, summary
+from medimg_eval.metrics.registry import ScoreTable
 
 _HUMANEVAL = "Chen et al. 2021 (arXiv 2107.03374), equation 1"
 _GPASS = "Liu et al. 2024, G-Pass@k (arXiv 2412.13147)"
@@ -115,14 +116,7 @@ def _mean_of(sums: Floats) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-_reliability = partial(
-    summary,
-    needs=(),
-    over="repeats",
-    higher_is_better=True,
-    best=1.0,
-    parameter_is_text=True,
-)
+_reliability = partial(share_summary, needs=(), over="repeats", parameter_is_text=True)
 
 _of_draws = partial(_reliability, parameter="number of draws", check=_repeat_number)
 _inconsistency = partial(_reliability, higher_is_better=False, best=0.0, parameter="metric", parameter_optional=True)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.arrays import Array, Floats, Ints
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.registry import ScoreTable, summary
 from medimg_eval.metrics.scores import BETWEEN
 
@@ -97,7 +98,7 @@ def bland_altman(reference: npt.ArrayLike, prediction: npt.ArrayLike) -> BlandAl
     return BlandAltman(bias, bias - reach, bias + reach)
 
 
-_pairwise = partial(summary, needs=BOTH, higher_is_better=True, best=1.0)
+_pairwise = partial(share_summary, needs=BOTH)
 _deviation = partial(summary, higher_is_better=False, best=0.0)
 _difference = partial(_deviation, needs=BOTH)
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.arrays import Bools, Floats, Ints, Places
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
 from medimg_eval.metrics.weighing import OfRows
@@ -319,14 +320,12 @@ def rmse(rows: ScoreTable, parameter: str = "") -> Weighed:
     return _weighed_average(rows, parameter, root_mean_square)
 
 
-@summary(
+@share_summary(
     needs=("measured_reference", "measured"),
     at_once=True,
     parameter="the attribute of the case",
     parameter_is_text=True,
     title="Pearson r within",
-    higher_is_better=True,
-    best=1.0,
     source="mean of the correlation within samples",
     value_kind="correlation",
 )

@@ -15,6 +15,7 @@ import numpy as np
 from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.calibration.selective_prediction import area_under, generalised_area, risks
 from medimg_eval.metrics.calibration.statements import Stated, levelled
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import summary
 
@@ -92,14 +93,8 @@ def expected_dice_error(sums: Floats) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-@summary(
-    title="Correlation of expected Dice",
-    needs=NEEDS,
-    best=1.0,
-    higher_is_better=True,
-    source=_JAEGER,
-    at_once=True,
-    value_kind="correlation",
+@share_summary(
+    title="Correlation of expected Dice", needs=NEEDS, source=_JAEGER, at_once=True, value_kind="correlation"
 )
 def expected_dice_correlation(rows: ScoreTable) -> Weighed:
     """Pearson's correlation of the estimated Dice with the Dice of masks; NaN where either is constant.

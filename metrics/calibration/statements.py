@@ -20,7 +20,8 @@ import numpy as np
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.classification import CLASSES, EXCLUSIVE, PRESENT, THRESHOLD
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.declarations import evidence_metric
+from medimg_eval.metrics.registry import ScoreTable, summary
 
 RIGHT, WRONG = "right", "wrong"
 """Statuses of rows of `confidence`."""
@@ -125,16 +126,7 @@ def levelled(stated: Stated) -> Levels:
     return Levels(stated.place[order], sure, stated.right[order], starts.astype(np.int64))
 
 
-@metric(
-    kind="answer",
-    title="Confidence",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source="this package",
-    intermediate=True,
-    value_kind="bounded",
-)
+@evidence_metric(kind="answer", title="Confidence", value_kind="bounded")
 def confidence(pair: AnsweredQuestion) -> float:
     """How sure a model was of its answer, 0 to 1; the row's status says whether it was right.
 
@@ -147,16 +139,7 @@ def confidence(pair: AnsweredQuestion) -> float:
     return pair.confidence if pair.kind in ("choice", "choices", "yes_no", "number", "point") else math.nan
 
 
-@metric(
-    kind="answer",
-    title="Probability of an option",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source="this package",
-    intermediate=True,
-    value_kind="bounded",
-)
+@evidence_metric(kind="answer", title="Probability of an option", value_kind="bounded")
 def option_probability(pair: AnsweredQuestion) -> Mapping[str, float]:
     """The probability of each option of a question with one right option; the row's status says which is right.
 

@@ -11,8 +11,9 @@ import numpy as np
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.arrays import Floats, Places
 from medimg_eval.metrics.classification.curves import ABSENT, CLASSES, EXCLUSIVE, PRESENT, averaged, counts, decided
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, Weighed, parse, summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed, parse
 from medimg_eval.metrics.weighing import OfRows
 
 RULES = ("mean", "max", "vote")
@@ -40,11 +41,9 @@ def _split_parameter(parameter: str) -> tuple[str, str, str]:
     return rule, attribute, name
 
 
-@summary(
+@share_summary(
     title="Aggregated",
     needs=("probability",),
-    higher_is_better=True,
-    best=1.0,
     at_once=True,
     parameter="RULE-ATTRIBUTE:METRIC, such as mean-patient:auroc@macro",
     parameter_is_text=True,
@@ -141,10 +140,8 @@ def _row_sums(rows: ScoreTable, parameter: str) -> Floats:
 
 
 _at_prevalence = partial(
-    summary,
+    share_summary,
     needs=("probability",),
-    higher_is_better=True,
-    best=1.0,
     parameter="prevalence, or PREVALENCE:WHICH",
     parameter_is_text=True,
     check=_parse_prevalence,

@@ -12,21 +12,16 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
 from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.judges.verdicts import verdict_reader
-from medimg_eval.metrics.registry import judge_says, metric
+from medimg_eval.metrics.registry import judge_says
 
 MATCH = 0.5
 """Share of the points from which on two insights match one to one."""
 
 _BULLET = re.compile(r"^\s*(?:[-*\N{BULLET}]|\(?\d+[.)])\s+")
 _insight = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source="InsightBench's practice; own definition",
-    requires=judge_says("insights"),
+    share_metric, kind="answer", source="InsightBench's practice; own definition", requires=judge_says("insights")
 )
 
 

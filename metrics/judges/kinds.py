@@ -9,6 +9,7 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import neutral_metric, share_metric
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader
 from medimg_eval.metrics.registry import Requirement, judge_says, metric
 
@@ -37,12 +38,9 @@ def _question_of(parameter: Any) -> tuple[Requirement, ...]:
     return judge_says(question)
 
 
-@metric(
+@neutral_metric(
     kind="answer",
     title="Kind, by a judge",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
     source="the judge's prompt",
     parameter="QUESTION:KIND",
     parameter_is_text=True,
@@ -99,15 +97,8 @@ def medval_level(pair: AnsweredQuestion) -> float:
     return _risk_level(pair)
 
 
-@metric(
-    kind="answer",
-    title="MedVAL, safe",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=MEDVAL,
-    requires=judge_says("medval"),
-    value_kind="proportion",
+@share_metric(
+    kind="answer", title="MedVAL, safe", source=MEDVAL, requires=judge_says("medval"), value_kind="proportion"
 )
 def medval_safe(pair: AnsweredQuestion) -> float:
     """Whether a text may be used without a person changing it: a level of risk of 1 or 2, by a judge.

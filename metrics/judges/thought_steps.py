@@ -16,8 +16,9 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
 from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import neutral_metric, share_metric, share_summary
 from medimg_eval.metrics.judges.verdicts import replies_in, sentences
-from medimg_eval.metrics.registry import ScoreTable, judge_says, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, judge_says
 
 MME_COT = "MME-CoT (Jiang et al. 2025, arXiv 2502.09621), steps by a judge"
 VISUAL_PROCESS = "VisualProcessBench (Wang et al. 2025, arXiv 2503.10291)"
@@ -29,7 +30,7 @@ _STEP_LABEL = re.compile(
 )
 LABELS = {"correct": 1, "1": 1, "+1": 1, "incorrect": -1, "-1": -1, "neutral": 0, "0": 0}
 
-_judged = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=MME_COT, optional=True)
+_judged = partial(share_metric, kind="answer", source=MME_COT, optional=True)
 _correct = partial(_judged, requires=judge_says("thought_steps"))
 _due = partial(_judged, requires=judge_says("key_steps"))
 
@@ -126,10 +127,7 @@ def _step_labels(pair: AnsweredQuestion) -> tuple[list[int], list[int | None]] |
     return truth, read_step_labels(pair.output, len(truth))
 
 
-@metric(
-    kind="answer", title="Steps, counted", higher_is_better=None, best=math.nan, worst=math.nan, optional=True,
-    value_kind="count", source=VISUAL_PROCESS,
-)  # fmt: skip
+@neutral_metric(kind="answer", title="Steps, counted", optional=True, value_kind="count", source=VISUAL_PROCESS)
 def step_counts(pair: AnsweredQuestion) -> Mapping[str, float]:
     """The number of labelled steps that are right or wrong, that the model calls so, and both.
 
@@ -147,10 +145,7 @@ def step_counts(pair: AnsweredQuestion) -> Mapping[str, float]:
     return counts
 
 
-@metric(
-    kind="answer", title="First error", higher_is_better=True, best=1.0, worst=0.0, optional=True,
-    value_kind="proportion", source=VISUAL_PROCESS,
-)  # fmt: skip
+@share_metric(kind="answer", title="First error", optional=True, value_kind="proportion", source=VISUAL_PROCESS)
 def first_error_found(pair: AnsweredQuestion) -> float:
     """Whether the first step that the model calls wrong is the first that is; of a chain without errors, none."""
     labelled = _step_labels(pair)
@@ -167,9 +162,7 @@ def _step_pieces(rows: ScoreTable) -> Floats:
     return np.stack([np.nan_to_num(rows.value) * (rows.label == name) for name in _ORDER], axis=1)
 
 
-_step_f1 = partial(
-    summary, needs=("step_counts",), higher_is_better=True, best=1.0, source=VISUAL_PROCESS, pieces=_step_pieces
-)
+_step_f1 = partial(share_summary, needs=("step_counts",), source=VISUAL_PROCESS, pieces=_step_pieces)
 
 
 def _f1(sums: Floats, place: int) -> Floats:

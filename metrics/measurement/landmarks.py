@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.arrays import Array
+from medimg_eval.metrics.declarations import share_metric, share_summary
 from medimg_eval.metrics.proportions import known_mean
 from medimg_eval.metrics.registry import ScoreTable, asked_metrics, metric, summary
 from medimg_eval.metrics.scores import LabelScore
@@ -65,7 +66,7 @@ class LandmarkPair:
         return self.status == "present" and self.distance <= tolerance * (1 + SLACK)
 
 
-_share = partial(metric, kind="landmark", higher_is_better=True, best=1.0, worst=0.0)
+_share = partial(share_metric, kind="landmark")
 _distance = partial(summary, needs=("landmark_distance",), higher_is_better=False, unit="mm", best=0.0)
 
 
@@ -122,12 +123,8 @@ def identified(pair: LandmarkPair) -> float:
     return float(own <= min(other_distances, default=own) and own <= VERSE_LIMIT)
 
 
-@summary(
-    needs=("identified",),
-    title="id rate",
-    higher_is_better=True,
-    best=1.0,
-    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
+@share_summary(
+    needs=("identified",), title="id rate", source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)"
 )
 def id_rate(rows: ScoreTable) -> float:
     """The identification rate: identified landmarks over all reference landmarks of the test set.

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from medimg_eval.metrics.arrays import Array
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.measurement.angles import unwrapped
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import BETWEEN, LabelScore
@@ -75,12 +76,9 @@ def angle_error(pair: MeasurementPair) -> float:
     return pair.error
 
 
-@metric(
+@share_metric(
     kind="measurement",
     title="Within",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     parameter="tolerance in the unit of the measurement",
     source="tolerance accuracy",
     value_kind="proportion",

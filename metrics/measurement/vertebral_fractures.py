@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import evidence_metric, neutral_metric, share_summary
 from medimg_eval.metrics.measurement.measurements import HeightLoss
-from medimg_eval.metrics.registry import ScoreTable, metric, parse, summary
+from medimg_eval.metrics.registry import ScoreTable, parse
 from medimg_eval.metrics.scores import LabelScore
 
 GENANT = (0, 1, 2, 3)
@@ -30,15 +31,7 @@ class Graded(NamedTuple):
     grade: float = math.nan
 
 
-@metric(
-    kind="vertebra",
-    title="RHLV",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source=SOURCE,
-    value_kind="ratio",
-)
+@neutral_metric(kind="vertebra", title="RHLV", source=SOURCE, value_kind="ratio")
 def rhlv(part: Graded) -> float:
     """The relative height loss of a vertebra, (H_syn - H_ori) / H_syn, by the healthy one that was made of it.
 
@@ -48,16 +41,7 @@ def rhlv(part: Graded) -> float:
     return part.loss
 
 
-@metric(
-    kind="vertebra",
-    scope="set",
-    title="Genant grade",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    intermediate=True,
-    source="Genant et al. 1993",
-)
+@evidence_metric(kind="vertebra", scope="set", title="Genant grade", source="Genant et al. 1993")
 def genant_grade(part: Graded) -> float:
     """The grade of fracture, 0 to 3, that a vertebra is given by its loss of height, as evidence for summaries.
 
@@ -133,10 +117,8 @@ def _macro_mean(sums: Floats, of: Any) -> Floats:
 
 
 _grading = partial(
-    summary,
+    share_summary,
     needs=("genant_grade",),
-    higher_is_better=True,
-    best=1.0,
     source=SOURCE,
     pieces=_confusion_rows,
     settings="grades that occur, as true or given ones; a vertebra without a grade is missed",

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.arrays import Bools, Floats
+from medimg_eval.metrics.declarations import neutral_metric, share_metric
 from medimg_eval.metrics.raters.fusion import fuse_masks
 from medimg_eval.metrics.raters.sample_sets import generalised_energy_distance, pairwise_iou
 from medimg_eval.metrics.registry import asked_metrics, metric
@@ -28,8 +29,8 @@ STATUSES = {
 _QUBIQ = "QUBIQ challenge, MICCAI 2020 and 2021, arXiv 2405.18435"
 
 rater_metrics = partial(asked_metrics, kind="raters", what="masks of several readers", once=True)
-_overlap = partial(metric, kind="raters", higher_is_better=True, best=1.0, worst=0.0)
-_spread = partial(metric, kind="raters", higher_is_better=None, best=math.nan, worst=math.nan, value_kind="bounded")
+_overlap = partial(share_metric, kind="raters")
+_spread = partial(neutral_metric, kind="raters", value_kind="bounded")
 
 
 @dataclass(frozen=True, eq=False)

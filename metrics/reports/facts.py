@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.nlp import in_english
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
@@ -105,7 +106,7 @@ def _length_difference(one: Measurement, other: Measurement) -> float:
     return abs(one.largest - other.largest)
 
 
-_set_f1 = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+_set_f1 = partial(share_metric, kind="answer")
 
 
 @_set_f1(

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import comparisons, metric
+from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.text import texts_of
 
 TYPES = ("abnormality", "non-abnormality", "disease", "non-disease", "anatomy")
@@ -243,11 +244,8 @@ def _read_matches(pair: AnsweredQuestion) -> tuple[list[Match], list[Match], Map
 
 
 _rate = partial(
-    metric,
+    share_metric,
     kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     parameter="the weights, long or short",
     parameter_optional=True,
     parameter_is_text=True,

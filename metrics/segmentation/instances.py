@@ -14,7 +14,8 @@ from functools import cached_property, partial
 import numpy as np
 
 from medimg_eval.metrics.arrays import Bools, Floats
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.declarations import share_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.segmentation.connected_components import (
     Integers,
     connected_parts,
@@ -32,7 +33,7 @@ AJI_PLUS = "Graham et al. (HoVer-Net), Med Image Anal 2019, doi 10.1016/j.media.
 STARDIST = "Schmidt et al., MICCAI 2018, doi 10.1007/978-3-030-00934-2_30"
 DSB2018 = "Caicedo et al., Nat Methods 2019, doi 10.1038/s41592-019-0612-7"
 PANOPTIC = "Kirillov et al., Panoptic segmentation, CVPR 2019, doi 10.1109/CVPR.2019.00963"
-_share = partial(metric, kind="mask", higher_is_better=True, best=1.0, worst=0.0, rules=("instances",))
+_share = partial(share_metric, kind="mask", rules=("instances",))
 # A label that one mask lacks has its counts like any other.
 _count = partial(
     metric,
@@ -43,7 +44,6 @@ _count = partial(
     defined_when_empty=True,
     intermediate=True,
 )
-_pooled = partial(summary, higher_is_better=True, best=1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,7 +395,7 @@ def large_instances_found(pair: LabelPair) -> float:
     return matched_instances(pair).of_size("large")[1]
 
 
-@_pooled(
+@share_summary(
     needs=("instances_matched", "instances_missed", "instances_spurious"),
     title="Pooled instance F1",
     source=METRICS_REVIEW,
@@ -410,7 +410,7 @@ def pooled_instance_f1(rows: ScoreTable) -> float:
     return ratio(2 * tp, 2 * tp + fp + fn)
 
 
-@_pooled(
+@share_summary(
     needs=("instances_iou", "instances_matched", "instances_missed", "instances_spurious"),
     title="Pooled PQ",
     source=PANOPTIC,
@@ -426,7 +426,9 @@ def pooled_pq(rows: ScoreTable) -> float:
     return ratio(_total_count(rows, "instances_iou"), tp + (fp + fn) / 2)
 
 
-@_pooled(needs=("instances_matched", "instances_spurious"), title="Pooled instance precision", source=METRICS_REVIEW)
+@share_summary(
+    needs=("instances_matched", "instances_spurious"), title="Pooled instance precision", source=METRICS_REVIEW
+)
 def pooled_instance_precision(rows: ScoreTable) -> float:
     """The share of all predicted instances of a run that match one of the reference.
 
@@ -436,7 +438,7 @@ def pooled_instance_precision(rows: ScoreTable) -> float:
     return ratio(tp, tp + _total_count(rows, "instances_spurious"))
 
 
-@_pooled(needs=("instances_matched", "instances_missed"), title="Pooled instance recall", source=METRICS_REVIEW)
+@share_summary(needs=("instances_matched", "instances_missed"), title="Pooled instance recall", source=METRICS_REVIEW)
 def pooled_instance_recall(rows: ScoreTable) -> float:
     """The share of all the reference's instances of a run that match a predicted one.
 
@@ -446,7 +448,7 @@ def pooled_instance_recall(rows: ScoreTable) -> float:
     return ratio(tp, tp + _total_count(rows, "instances_missed"))
 
 
-@_pooled(needs=("small_instances", "small_instances_found"), title="Sensitivity, small", source=METRICS_REVIEW)
+@share_summary(needs=("small_instances", "small_instances_found"), title="Sensitivity, small", source=METRICS_REVIEW)
 def sensitivity_small(rows: ScoreTable) -> float:
     """The share found of all the reference's instances of a run that are below the rule's first size.
 
@@ -455,7 +457,7 @@ def sensitivity_small(rows: ScoreTable) -> float:
     return ratio(_total_count(rows, "small_instances_found"), _total_count(rows, "small_instances"))
 
 
-@_pooled(needs=("medium_instances", "medium_instances_found"), title="Sensitivity, medium", source=METRICS_REVIEW)
+@share_summary(needs=("medium_instances", "medium_instances_found"), title="Sensitivity, medium", source=METRICS_REVIEW)
 def sensitivity_medium(rows: ScoreTable) -> float:
     """The share found of all the reference's instances of a run that are between the rule's two sizes.
 
@@ -464,7 +466,7 @@ def sensitivity_medium(rows: ScoreTable) -> float:
     return ratio(_total_count(rows, "medium_instances_found"), _total_count(rows, "medium_instances"))
 
 
-@_pooled(needs=("large_instances", "large_instances_found"), title="Sensitivity, large", source=METRICS_REVIEW)
+@share_summary(needs=("large_instances", "large_instances_found"), title="Sensitivity, large", source=METRICS_REVIEW)
 def sensitivity_large(rows: ScoreTable) -> float:
     """The share found of all the reference's instances of a run that are of the rule's second size or more.
 

@@ -7,7 +7,8 @@ import numpy as np
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.arrays import Floats
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.declarations import evidence_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.segmentation.pairs import LabelPair
 
 MMSEG = "mmsegmentation's IoUMetric (mDice, mIoU)"
@@ -17,17 +18,7 @@ BACKGROUND = "background"
 SIZES = ("voxels_shared", "voxels_reference", "voxels_prediction", "voxels_image")
 
 
-_count = partial(
-    metric,
-    kind="mask",
-    source=MMSEG,
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    defined_when_empty=True,
-    intermediate=True,
-    value_kind="count",
-)
+_count = partial(evidence_metric, kind="mask", source=MMSEG, defined_when_empty=True, value_kind="count")
 
 
 @_count(title="Voxels of both")
@@ -82,9 +73,7 @@ def _of_labels(sums: Floats, parameter: str | None) -> tuple[Floats, Floats]:
 
 
 _pooled = partial(
-    summary,
-    higher_is_better=True,
-    best=1.0,
+    share_summary,
     source=MMSEG,
     needs=SIZES,
     pieces=_size_sums,

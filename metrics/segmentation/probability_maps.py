@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.arrays import Array, Bools, Floats
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.overlap import ratio
@@ -101,12 +102,9 @@ class ProbabilityPair:
             yield reference[part].astype(np.float64), np.clip(probability[part].astype(np.float64), 0, 1)
 
 
-@metric(
+@share_metric(
     kind="probability",
     title="Soft Dice",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source="Drozdzal et al., DLMIA 2016, doi 10.1007/978-3-319-46976-8_19; MONAI's DiceLoss, without its smoothing",
 )
 def soft_dice(pair: ProbabilityPair) -> float:

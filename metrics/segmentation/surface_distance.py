@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.segmentation.overlap import METRICS_REVIEW, ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair
@@ -230,16 +231,8 @@ def centroid_distance(pair: LabelPair) -> float:
     return math.hypot(*((a - b) * size for a, b, size in zip(*centres, pair.spacing, strict=True)))
 
 
-@metric(
-    kind="mask",
-    title="NSD",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    parameter="tolerance in mm",
-    needs_spacing=True,
-    parameter_optional=True,
-    source=DEEPMIND,
+@share_metric(
+    kind="mask", title="NSD", parameter="tolerance in mm", needs_spacing=True, parameter_optional=True, source=DEEPMIND
 )
 def nsd(pair: LabelPair, tolerance: float | None = None) -> float:
     """The normalised surface Dice: the share of both surfaces that lies within a tolerance of the other.

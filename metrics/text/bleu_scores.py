@@ -17,8 +17,9 @@ import numpy as np
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import share_metric, share_summary
 from medimg_eval.metrics.nlp import split_words, words_13a, words_intl
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.text.cider import count_beside_cider
 from medimg_eval.metrics.text.gram_counts import ORDERS, Pairing, Words, count_together
 from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of, tokeniser_of, unserved, with_others
@@ -155,21 +156,13 @@ _BLANKS = "tokeniser: blanks, case: kept, aggregation: counts of the set"
 _13A = "tokeniser: 13a, case: kept, aggregation: counts of the set"
 
 _bleu_13a = partial(
-    summary,
-    needs=evidence_of("bleu_13a"),
-    higher_is_better=True,
-    best=1.0,
-    parameter="n",
-    remark=lengths_of("bleu_13a", "words by the rule 13a"),
+    share_summary, needs=evidence_of("bleu_13a"), parameter="n", remark=lengths_of("bleu_13a", "words by the rule 13a")
 )
 
 
-@metric(
+@share_metric(
     kind="answer",
     title="BLEU (sentence)",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source=f"{PAPINENI}; NLTK's sentence_bleu",
     parameter="n",
     parameter_most=ORDERS,
@@ -262,11 +255,9 @@ declare_counts("bleu_13a", words_13a, "words by the rule 13a", " (13a)")
 declare_counts("bleu_intl", words_intl, "words by sacreBLEU's `intl`", " (intl)")
 
 
-@summary(
+@share_summary(
     needs=evidence_of("bleu"),
     title="BLEU",
-    higher_is_better=True,
-    best=1.0,
     source=COCO,
     parameter="n",
     settings=f"{_BLANKS}, smoothing: tiny (COCO)",

@@ -14,8 +14,8 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import share_metric, share_summary
 from medimg_eval.metrics.nlp import split_words, words_13a, words_intl
-from medimg_eval.metrics.registry import metric, summary
 from medimg_eval.metrics.text.bleu_scores import bleu_smoothed, counted, evidence_of, lengths_of, order_of, pieces_of
 from medimg_eval.metrics.text.gram_counts import ORDERS
 from medimg_eval.metrics.text.texts import PAPINENI
@@ -50,13 +50,11 @@ def _declare_of_set(tokeniser: str, smoothing: str) -> None:
         f"{_SMOOTHINGS[smoothing]}. In [0, 1] instead of 0 to 100; 0 where no word matches."
     )
     total.__qualname__ = name
-    summary(
+    share_summary(
         name=name,
         title=f"BLEU ({tokeniser}, {smoothing})",
         source=_SOURCE,
         needs=evidence_of(evidence),
-        higher_is_better=True,
-        best=1.0,
         parameter="n",
         settings=_variant_settings(tokeniser, smoothing).format("counts of the set"),
         pieces=pieces_of(name, evidence),
@@ -64,9 +62,7 @@ def _declare_of_set(tokeniser: str, smoothing: str) -> None:
     )(total)
 
 
-_of_answer = partial(
-    metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, parameter="n", parameter_most=ORDERS
-)
+_of_answer = partial(share_metric, kind="answer", parameter="n", parameter_most=ORDERS)
 
 
 def _declare_of_answer(tokeniser: str, smoothing: str) -> None:

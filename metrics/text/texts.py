@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.nlp import ENGLISH, TOKENISER_OF, TOKENISERS, letters, stemmed_words, words
-from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text.gram_counts import Words
 from medimg_eval.metrics.text.profiles import cleaned
 
@@ -31,7 +31,7 @@ Value = TypeVar("Value")
 _OF_LETTERS = (words, stemmed_words)
 _FOR_ENGLISH = re.compile(r"rouge_\w+_stem\b|meteor_wordnet\b|(?:sentence_)?bleu_(?P<blanks>13a|intl)")
 
-overlap_metric = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+overlap_metric = partial(share_metric, kind="answer")
 
 
 def texts_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
 from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.registry import ScoreTable, metric, summary
 from medimg_eval.metrics.vqa import accuracy_or_exact_match
 
@@ -22,11 +23,8 @@ REPORTED = "as the server or wrapper reported it"
 _spent = partial(metric, kind="answer", higher_is_better=False, best=0.0, worst=math.nan, optional=True)
 _ended = partial(_spent, worst=1.0, value_kind="proportion", source="finish reason `length`, as servers report it")
 _within = partial(
-    metric,
+    share_metric,
     kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     value_kind="proportion",
     source="share right among all within a budget, as in budget curves of s1 (arXiv 2501.19393)",
 )

@@ -20,8 +20,9 @@ import numpy as np
 from medimg_eval.metrics.agreement import aligned
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import share_metric, share_summary
 from medimg_eval.metrics.nlp import normalised, words
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.text import overlap, texts_of
 from medimg_eval.metrics.vqa.grounding import in_box, in_limits, limits_of, relative_accuracy
 
@@ -42,7 +43,7 @@ _DIGITS = {"none": "0"} | {word: str(number) for number, word in enumerate(_COUN
 _REMOVED = ';/[]"{}()=+\\_-><@`,?!'
 """Punctuation of the evaluation of VQA v2, which LLaVA-Med took over."""
 
-_answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+_answers = partial(share_metric, kind="answer")
 _not_given = partial(metric, kind="answer", higher_is_better=False, best=0, worst=1, value_kind="proportion")
 
 
@@ -306,7 +307,7 @@ _YES, _NO = float(crc32(b"yes")), float(crc32(b"no"))
 
 CLASSES = ("predicted_class", "reference_class")
 
-_of_classes = partial(summary, needs=CLASSES, higher_is_better=True, best=1.0)
+_of_classes = partial(share_summary, needs=CLASSES)
 
 
 @_of_classes(title="Sensitivity", source="DeepTumorVQA; sensitivity of yes/no answers")

@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import share_metric, share_summary
 from medimg_eval.metrics.detection import box_ious
 from medimg_eval.metrics.nlp import normalised
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.segmentation import ratio
 
 MEDSG = "MedSG-Bench"
@@ -27,7 +28,7 @@ LMOD = "Qin et al. 2024 (LMOD)"
 _TOLERANCE = 1e-9
 """How far a relative error may exceed its bound by rounding alone: |95 - 100| / 100 is within 5 %."""
 
-_answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+_answers = partial(share_metric, kind="answer")
 
 
 @_answers(title="Box IoU", source=MEDSG)
@@ -243,7 +244,7 @@ def regions_reference(pair: AnsweredQuestion) -> float:
     return float(len(_region_types(pair.value))) if pair.kind == "regions" else math.nan
 
 
-_of_regions = partial(summary, higher_is_better=True, best=1.0, source=LMOD)
+_of_regions = partial(share_summary, source=LMOD)
 
 
 @_of_regions(needs=("regions_right", "regions_named"), title="Precision")

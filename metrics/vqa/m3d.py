@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.vqa.grounding import read_numbers
 
 M3D = "BAAI-DCAI/M3D, its Bench"
 EPSILON = 1e-6
 
-_answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
+_answers = partial(share_metric, kind="answer")
 
 
 @_answers(title="Letter said", source=M3D, value_kind="proportion")

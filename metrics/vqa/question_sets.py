@@ -23,6 +23,7 @@ from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.agreement import cohen_kappa
 from medimg_eval.metrics.answers import UNREAD
 from medimg_eval.metrics.arrays import Floats, Ints
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.registry import ScoreTable, summary
 from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
 
@@ -145,7 +146,7 @@ def _known_mean(values: Floats | Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else math.nan
 
 
-_of_accuracy = partial(summary, needs=("accuracy",), higher_is_better=True, best=1.0)
+_of_accuracy = partial(share_summary, needs=("accuracy",))
 _of_chosen = partial(_of_accuracy, parameter_is_text=True)
 
 
@@ -313,9 +314,7 @@ def confusion(rows: ScoreTable) -> float:
     return _share_alike(Answers(rows, "predicted_position", known=False))
 
 
-@summary(
-    needs=("predicted_class",), title="Consistency", higher_is_better=True, best=1.0, source="share of equal answers"
-)
+@share_summary(needs=("predicted_class",), title="Consistency", source="share of equal answers")
 def consistency(rows: ScoreTable) -> float:
     """The share of sets whose questions were all answered the same, of those that were answered in full.
 
@@ -325,9 +324,7 @@ def consistency(rows: ScoreTable) -> float:
     return _share_alike(Answers(rows, "predicted_class", known=False))
 
 
-@summary(
-    needs=("stance",), title="Consistency of stance", higher_is_better=True, best=1.0, source="Kaur et al. 2024, UPHILL"
-)
+@share_summary(needs=("stance",), title="Consistency of stance", source="Kaur et al. 2024, UPHILL")
 def stance_consistency(rows: ScoreTable) -> float:
     """The share of claims to all of whose questions the answers take the same stance, however the claim is put.
 
@@ -346,11 +343,9 @@ def _share_alike(answers: Answers) -> float:
     return _known_mean((low == high)[full].astype(float))
 
 
-@summary(
+@share_summary(
     needs=("predicted_position",),
     title="Kappa",
-    higher_is_better=True,
-    best=1.0,
     source="Cohen 1960; WorldMedQA-V",
     parameter="attribute",
     parameter_is_text=True,

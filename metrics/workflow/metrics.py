@@ -16,7 +16,8 @@ import numpy as np
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.arrays import Bools, Floats, Ints
-from medimg_eval.metrics.registry import ScoreTable, Weighed, metric, summary
+from medimg_eval.metrics.declarations import evidence_metric, share_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
 from medimg_eval.metrics.workflow.frame_counts import (
     PHASES_OF_CHOLEC80,
     Counts,
@@ -121,16 +122,8 @@ class PresencePair:
         return frame_average_precision(self.truth, self.scores)
 
 
-_evidence = partial(
-    metric,
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source="this package",
-    intermediate=True,
-    value_kind="unbounded",
-)
-_case = partial(metric, kind=KIND, higher_is_better=True, best=1.0, worst=0.0)
+_evidence = partial(evidence_metric, value_kind="unbounded")
+_case = partial(share_metric, kind=KIND)
 
 
 @_evidence(kind=KIND, title="Frames", name="frame_confusion")
@@ -311,11 +304,9 @@ for _measure, _text in _OF_RUN.items():
 
     _value.__doc__ = f"{_text}. Between 0 and 1."
     _value.__qualname__ = f"frame_{_measure}"
-    summary(
+    share_summary(
         name=f"frame_{_measure}",
         title=f"Frame {_measure.upper() if _measure == 'f1' else _measure}",
-        higher_is_better=True,
-        best=1.0,
         source="Funke et al. 2023, doi 10.48550/arXiv.2305.13961; relaxed: Evaluate.m of SV-RCNet and TMRNet",
         needs=_NEEDS,
         parameter=_SWITCHES,
@@ -378,10 +369,8 @@ def _segment_pieces(rows: ScoreTable, percent: float) -> Floats:
     return np.stack([np.where(rows.label == f"{field}@{percent:g}", rows.value, 0) for field in ("tp", "fp", "fn")], 1)
 
 
-@summary(
+@share_summary(
     title="Segmental F1, pooled",
-    higher_is_better=True,
-    best=1.0,
     source=MS_TCN,
     needs=("segment_counts",),
     parameter="percent of IoU: 10, 25 or 50",
@@ -393,13 +382,13 @@ def segment_f1_pooled(sums: Floats, percent: float) -> Floats:
         return 2 * sums[..., 0] / (2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
 
 
-@metric(kind=PRESENCE, title="AP", higher_is_better=True, best=1.0, worst=0.0, source=IVT)
+@share_metric(kind=PRESENCE, title="AP", source=IVT)
 def presence_ap(pair: PresencePair) -> Mapping[str, float]:
     """Average precision of a class over the frames of a video; NaN where it never is. Between 0 and 1."""
     return dict(zip(pair.classes, map(float, pair.precisions), strict=True))
 
 
-@metric(kind=PRESENCE, title="F1 of presence", higher_is_better=True, best=1.0, worst=0.0, source="definition")
+@share_metric(kind=PRESENCE, title="F1 of presence", source="definition")
 def presence_f1(pair: PresencePair) -> Mapping[str, float]:
     """F1 of a class over the frames of a video, present from a score of 0.5 on; NaN where it is in neither."""
     is_predicted = pair.scores >= THRESHOLD
@@ -409,12 +398,9 @@ def presence_f1(pair: PresencePair) -> Mapping[str, float]:
     return dict(zip(pair.classes, map(float, values), strict=True))
 
 
-@metric(
+@share_metric(
     kind=PRESENCE,
     title="Onset accuracy",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source="BleedOrigin-Bench 2025: the first frame that is called is what counts",
     parameter="frames of the task's grid",
     value_kind="proportion",
@@ -464,10 +450,7 @@ def _label_sums(rows: ScoreTable) -> Floats:
     return held
 
 
-_mean_ap = partial(summary, higher_is_better=True, best=1.0)
-
-
-@_mean_ap(title="mAP of videos", source=IVT, needs=("presence_ap",), pieces=_label_sums)
+@share_summary(title="mAP of videos", source=IVT, needs=("presence_ap",), pieces=_label_sums)
 def presence_map(sums: Floats) -> Floats:
     """Average precision per video and class: the mean over videos that have it, then over classes. Between 0 and 1."""
     return mean_known(_phase_means(sums))
@@ -491,7 +474,7 @@ def _component_sums(rows: ScoreTable, text: str) -> Floats:
     return held
 
 
-@_mean_ap(
+@share_summary(
     title="AP of triplets",
     source=IVT,
     needs=("component_ap",),
@@ -508,10 +491,8 @@ def triplet_ap(sums: Floats, component: str) -> Floats:
     return mean_known(_phase_means(sums))
 
 
-@summary(
+@share_summary(
     title="mAP, pooled",
-    higher_is_better=True,
-    best=1.0,
     source="Murali et al. 2023, Endoscapes, doi 10.48550/arXiv.2312.12429: frames of all videos together",
     needs=("presence_score",),
     at_once=True,
