@@ -18,6 +18,7 @@ from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
 from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.declarations import neutral_metric, share_metric, share_summary
 from medimg_eval.metrics.judges.verdicts import replies_in, sentences
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, judge_says
 
 MME_COT = "MME-CoT (Jiang et al. 2025, arXiv 2502.09621), steps by a judge"
@@ -167,8 +168,7 @@ _step_f1 = partial(share_summary, needs=("step_counts",), source=VISUAL_PROCESS,
 
 def _f1(sums: Floats, place: int) -> Floats:
     due, judged, both = (sums[..., place + number] for number in range(3))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(due + judged > 0, 2 * both / (due + judged), math.nan)
+    return quotient(2 * both, due + judged)
 
 
 @_step_f1(title="F1 of right steps")

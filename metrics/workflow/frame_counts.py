@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.arrays import Floats, Ints
+from medimg_eval.metrics.proportions import quotient
 
 Measure = Literal["accuracy", "precision", "recall", "f1", "jaccard"]
 Pooling = Literal["video", "phase", "pooled"]
@@ -188,16 +189,13 @@ def class_values(counts: Counts, measure: Measure, rule: FrameRule) -> Floats:
 def mean_known(values: Floats, axis: int = -1) -> Floats:
     """The mean of what is not NaN; NaN where nothing is known."""
     is_known = ~np.isnan(values)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean: Floats = np.where(is_known, values, 0.0).sum(axis) / is_known.sum(axis)
-    return mean
+    return quotient(np.where(is_known, values, 0.0).sum(axis), is_known.sum(axis))
 
 
 def frame_value(counts: Counts, measure: Measure, rule: FrameRule) -> Floats:
     """Value over all classes, (...,), of one or pooled videos."""
     if measure == "accuracy":
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return counts.right / counts.total
+        return quotient(counts.right, counts.total)
     if measure == "f1" and rule.harmonic:
         precision, recall = class_values(counts, "precision", rule), class_values(counts, "recall", rule)
         return harmonic_mean(mean_known(precision), mean_known(recall))

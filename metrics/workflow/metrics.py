@@ -17,6 +17,7 @@ import numpy as np
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.arrays import Bools, Floats, Ints
 from medimg_eval.metrics.declarations import evidence_metric, share_metric, share_summary
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
 from medimg_eval.metrics.workflow.frame_counts import (
     PHASES_OF_CHOLEC80,
@@ -262,8 +263,7 @@ def _frame_pieces(measure: Measure, rows: ScoreTable, text: str = "") -> Floats:
 
 def _phase_means(sums: Floats) -> Floats:
     half = sums.shape[-1] // 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return sums[..., :half] / sums[..., half:]
+    return quotient(sums[..., :half], sums[..., half:])
 
 
 def _frame_total(measure: Measure, sums: Floats, text: str = "") -> Floats:
@@ -276,8 +276,7 @@ def _frame_total(measure: Measure, sums: Floats, text: str = "") -> Floats:
             half = means.shape[-1] // 2
             return harmonic_mean(mean_known(means[..., :half]), mean_known(means[..., half:]))
         return mean_known(means)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return sums[..., 0] / sums[..., 1]
+    return quotient(sums[..., 0], sums[..., 1])
 
 
 _NEEDS = ("frame_confusion", "frame_relaxed", "frame_relaxed_published")
@@ -378,8 +377,7 @@ def _segment_pieces(rows: ScoreTable, percent: float) -> Floats:
 )
 def segment_f1_pooled(sums: Floats, percent: float) -> Floats:
     """F1 of the segments of all videos together. Between 0 and 1."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 2 * sums[..., 0] / (2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
+    return quotient(2 * sums[..., 0], 2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
 
 
 @share_metric(kind=PRESENCE, title="AP", source=IVT)
@@ -393,8 +391,7 @@ def presence_f1(pair: PresencePair) -> Mapping[str, float]:
     """F1 of a class over the frames of a video, present from a score of 0.5 on; NaN where it is in neither."""
     is_predicted = pair.scores >= THRESHOLD
     total = pair.truth.sum(0) + is_predicted.sum(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = np.where(total, 2 * (pair.truth & is_predicted).sum(0) / total, np.nan)
+    values = quotient(2 * (pair.truth & is_predicted).sum(0), total)
     return dict(zip(pair.classes, map(float, values), strict=True))
 
 

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.workflow.segments import edit_score, segments_of
 
 PITVIS_LEFT_OUT = (-1, 11, 13)
@@ -69,8 +70,7 @@ def weighted_presence_f1(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, pub
     if published:
         true, predicted = (side[:, np.argsort(~side.any(0), kind="stable")] for side in (true, predicted))
     both, support = (true & predicted).sum(0), true.sum(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        f1 = np.where(support + predicted.sum(0) > 0, 2 * both / (support + predicted.sum(0)), 1.0)
+    f1 = quotient(2 * both, support + predicted.sum(0), 1.0)
     return float((f1 * support).sum() / support.sum()) if support.any() else math.nan
 
 

@@ -20,6 +20,9 @@ Kind = Literal["exclusive", "classes", "numbers", "survival"]
 Features = Any
 """Of heads on vectors, float array (case, feature); of heads on bags, a sequence of float arrays (tile, feature)."""
 
+Grid = Sequence[Mapping[str, Any]]
+"""Changes of settings, each of which makes a head."""
+
 HEADS = {
     "logistic": "logistic:LogisticRegression",
     "knn": "neighbours:NearestNeighbours",
@@ -128,13 +131,7 @@ class Head(ABC):
             UserError: features of another length than those it was fitted on.
         """
 
-    def fit_path(
-        self,
-        features: Features,
-        targets: Targets,
-        groups: Sequence[str] | None,
-        grid: Sequence[Mapping[str, Any]],
-    ) -> list[Self]:
+    def fit_path(self, features: Features, targets: Targets, groups: Sequence[str] | None, grid: Grid) -> list[Self]:
         """Fits a head per setting of `grid`, sharing work where possible."""
         return [self.changed(change).fit(features, targets, groups) for change in grid]
 
@@ -167,13 +164,7 @@ class PathHead(Head):
         return self
 
     @abstractmethod
-    def fit_path(
-        self,
-        features: Features,
-        targets: Targets,
-        groups: Sequence[str] | None,
-        grid: Sequence[Mapping[str, Any]],
-    ) -> list[Self]:
+    def fit_path(self, features: Features, targets: Targets, groups: Sequence[str] | None, grid: Grid) -> list[Self]:
         """Fits one head for each change of settings in `grid`."""
 
 
