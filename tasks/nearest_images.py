@@ -56,7 +56,7 @@ def write_gallery(folder: Path, extractor: str, found: Sequence[Neighbours]) -> 
                 guarded,
                 (
                     pair.case,
-                    _relative_path(folder, pair.picture),
+                    pair.picture.relative_to(folder).as_posix(),
                     pair.train,
                     f"{pair.distance:.6g}",
                     f"{pair.beyond:.4f}",
@@ -96,7 +96,3 @@ def _image_html(read: Callable[[], Image]) -> str:
     stream = io.BytesIO()
     picture.save(stream, "PNG")
     return f'<img alt="" src="data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}">'
-
-
-def _relative_path(folder: Path, file: Path) -> str:
-    return file.relative_to(folder).as_posix()

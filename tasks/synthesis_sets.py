@@ -318,7 +318,7 @@ class ExtractedSets:
 
     def _set(self, part: str, chosen: Callable[[Case], bool] | None) -> ImageSet:
         cases = [case for _, case, _ in self.kept[part]]
-        rows = _chosen_indices(cases, chosen)
+        rows = np.array([index for index, case in enumerate(cases) if chosen is None or chosen(case)], dtype=np.intp)
         if chosen is not None and 0 < self.task.drawn < len(rows):
             owners = np.unique([cases[row].patient or cases[row].id for row in rows.tolist()], return_inverse=True)
             rng = np.random.default_rng(self.task.seed)
@@ -354,10 +354,6 @@ class ExtractedSets:
 
 PROMPT = "prompt"
 """How the owner of a prompt's features begins; the case follows."""
-
-
-def _chosen_indices(cases: Sequence[Case], chosen: Callable[[Case], bool] | None) -> Array:
-    return np.array([index for index, case in enumerate(cases) if chosen is None or chosen(case)], dtype=np.intp)
 
 
 def _shorten_names(found: set[str]) -> str:

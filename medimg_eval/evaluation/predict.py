@@ -195,7 +195,9 @@ class Predictor:
         }
         notes: dict[Trial, list[str]] = {}
         shown_images: dict[Trial, list[str]] = {}
-        for (case, prompt), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
+        for (case, prompt), answer in zip(
+            prompts, self._batches.answers([prompt for _, prompt in prompts]), strict=True
+        ):
             trial = self._trial(case)
             results[trial] = answer if isinstance(answer, Failure) else self._keep(trial, case, answer)
             # Of an answer: such as classes that a translation has dropped.
@@ -216,9 +218,6 @@ class Predictor:
                 if due:
                     self.scorer.submit(due)
         self.seconds = time.perf_counter() - self._begun
-
-    def _ask(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
-        return self._batches.answers(prompts)
 
     def _count(self, seconds: float) -> None:
         self.seconds_in_model += seconds

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -130,7 +130,7 @@ class _KeptReplies:
         """A reply, or a Failure, to each prompt."""
         keys = [f"{self.source.identity}/labels/{prompt_key(prompt, self.most)}" for prompt in prompts]
         answers: dict[str, str | Failure] = {
-            key: _reply_turn(stored.value) for key, stored in self.store.get(keys).items()
+            key: Turn.from_record(stored.value["text"], stored.value) for key, stored in self.store.get(keys).items()
         }
         missing = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in answers}
         names = list(missing)
@@ -148,7 +148,3 @@ class _KeptReplies:
 
 def _reply_record(reply: str | Failure) -> dict[str, Any]:
     return {"text": str(reply), **(reply.as_record() if isinstance(reply, Turn) else {})}
-
-
-def _reply_turn(record: Mapping[str, Any]) -> Turn:
-    return Turn.from_record(record["text"], record)
