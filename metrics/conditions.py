@@ -16,10 +16,7 @@ from medimg_eval.metrics.registry import ScoreTable, available, get, summary
 from medimg_eval.metrics.repeats import by_repeat, case_pieces
 
 _compared = partial(
-    summary,
-    over="conditions",
-    parameter="condition, and its metric behind a colon",
-    parameter_is_text=True,
+    summary, over="conditions", parameter="condition, and its metric behind a colon", parameter_is_text=True
 )
 
 
@@ -202,12 +199,7 @@ def _weighted_loss(at: Floats, values: Floats, direction: int) -> Floats:
 _rood = partial(_compared, needs=(), source="ROOD-MRI, Boone et al. 2023, arXiv 2203.06060, metrics/calculate.py")
 
 
-@_rood(
-    title="Weighted mean over severity",
-    higher_is_better=True,
-    best=1.0,
-    pieces=_by_severity(_weighted_mean),
-)
+@_rood(title="Weighted mean over severity", higher_is_better=True, best=1.0, pieces=_by_severity(_weighted_mean))
 def rood_mean(sums: Floats, condition: str) -> Floats:
     """The mean of values over severities from 0 (as published), of which severity s weighs (2/3)^s.
 
@@ -216,12 +208,7 @@ def rood_mean(sums: Floats, condition: str) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-@_rood(
-    title="Weighted degradation",
-    higher_is_better=False,
-    best=0.0,
-    pieces=_by_severity(_weighted_loss),
-)
+@_rood(title="Weighted degradation", higher_is_better=False, best=0.0, pieces=_by_severity(_weighted_loss))
 def rood_degradation(sums: Floats, condition: str) -> Floats:
     """The mean loss over severities from 1, of which severity s weighs (2/3)^s.
 

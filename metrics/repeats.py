@@ -230,11 +230,7 @@ def _per_repeat(rows: ScoreTable, metric: str = "") -> Floats:
     return added
 
 
-@_inconsistency(
-    title="SD between repeats",
-    source="standard deviation, n - 1",
-    pieces=_per_repeat,
-)
+@_inconsistency(title="SD between repeats", source="standard deviation, n - 1", pieces=_per_repeat)
 def repeat_sd(sums: Floats, metric: str = "") -> Floats:
     """The standard deviation (n - 1) over repeats of the run's mean over cases.
 

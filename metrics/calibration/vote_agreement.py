@@ -98,13 +98,7 @@ _votes = partial(
 )
 
 
-@_votes(
-    needs=VOTES,
-    title="Confidence by votes",
-    higher_is_better=None,
-    best=math.nan,
-    pieces=_confidence_pieces,
-)
+@_votes(needs=VOTES, title="Confidence by votes", higher_is_better=None, best=math.nan, pieces=_confidence_pieces)
 def vote_agreement(sums: Floats, parameter: str = "") -> Floats:
     """The mean over cases of 1 - H / log K, H the entropy of the shares of K options among repeated answers.
 

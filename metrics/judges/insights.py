@@ -12,7 +12,7 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
 from medimg_eval.metrics.arrays import Floats
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.judges.verdicts import verdict_reader
 from medimg_eval.metrics.registry import judge_says
 
@@ -20,9 +20,7 @@ MATCH = 0.5
 """Share of the points from which on two insights match one to one."""
 
 _BULLET = re.compile(r"^\s*(?:[-*\N{BULLET}]|\(?\d+[.)])\s+")
-_insight = partial(
-    share_metric, kind="answer", source="InsightBench's practice; own definition", requires=judge_says("insights")
-)
+_insight = partial(answer_share, source="InsightBench's practice; own definition", requires=judge_says("insights"))
 
 
 def list_insights(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import neutral_metric, share_metric
+from medimg_eval.metrics.declarations import answer_share, neutral_metric
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader
 from medimg_eval.metrics.registry import Requirement, judge_says, metric
 
@@ -97,9 +97,7 @@ def medval_level(pair: AnsweredQuestion) -> float:
     return _risk_level(pair)
 
 
-@share_metric(
-    kind="answer", title="MedVAL, safe", source=MEDVAL, requires=judge_says("medval"), value_kind="proportion"
-)
+@answer_share(title="MedVAL, safe", source=MEDVAL, requires=judge_says("medval"), value_kind="proportion")
 def medval_safe(pair: AnsweredQuestion) -> float:
     """Whether a text may be used without a person changing it: a level of risk of 1 or 2, by a judge.
 

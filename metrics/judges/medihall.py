@@ -10,7 +10,8 @@ from typing import Any
 
 from medimg_eval.errors import UsageError, invalid
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.judges.verdicts import replies_in, share, verdict_reader, worth
+from medimg_eval.metrics.declarations import answer_share
+from medimg_eval.metrics.judges.verdicts import replies_in, verdict_reader, worth
 from medimg_eval.metrics.registry import judge_says
 
 KINDS = ("catastrophic", "critical", "attribute", "prompt_induced", "minor", "correct")
@@ -70,7 +71,7 @@ def read_hallucination(reply: str) -> str | None:
     return "prompt_induced" if name == "prompt" else name
 
 
-_medihall = partial(share, source="Chen et al. 2024, Med-HallMark", requires=judge_says("medihall"))
+_medihall = partial(answer_share, source="Chen et al. 2024, Med-HallMark", requires=judge_says("medihall"))
 
 
 def _hallucination_kinds(verdict: Any) -> list[str | None]:

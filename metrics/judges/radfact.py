@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import share_metric, share_summary
+from medimg_eval.metrics.declarations import answer_share, share_summary
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader, worth
 from medimg_eval.metrics.registry import ScoreTable, judge_says
 
@@ -170,7 +170,7 @@ SETTINGS = "RadFact's published instructions without its examples, one phrase at
 
 _PHRASES = ("radfact_reference_phrases", "radfact_prediction_phrases")
 
-_radfact = partial(share_metric, kind="answer", source=BANNUR, settings=SETTINGS)
+_radfact = partial(answer_share, source=BANNUR, settings=SETTINGS)
 
 
 def _entailed_value(pair: AnsweredQuestion, side: str, *, as_published: bool = False) -> float:

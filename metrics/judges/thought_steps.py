@@ -16,7 +16,7 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
 from medimg_eval.metrics.arrays import Floats
-from medimg_eval.metrics.declarations import neutral_metric, share_metric, share_summary
+from medimg_eval.metrics.declarations import answer_share, neutral_metric, share_summary
 from medimg_eval.metrics.judges.verdicts import replies_in, sentences
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, judge_says
@@ -31,7 +31,7 @@ _STEP_LABEL = re.compile(
 )
 LABELS = {"correct": 1, "1": 1, "+1": 1, "incorrect": -1, "-1": -1, "neutral": 0, "0": 0}
 
-_judged = partial(share_metric, kind="answer", source=MME_COT, optional=True)
+_judged = partial(answer_share, source=MME_COT, optional=True)
 _correct = partial(_judged, requires=judge_says("thought_steps"))
 _due = partial(_judged, requires=judge_says("key_steps"))
 
@@ -146,7 +146,7 @@ def step_counts(pair: AnsweredQuestion) -> Mapping[str, float]:
     return counts
 
 
-@share_metric(kind="answer", title="First error", optional=True, value_kind="proportion", source=VISUAL_PROCESS)
+@answer_share(title="First error", optional=True, value_kind="proportion", source=VISUAL_PROCESS)
 def first_error_found(pair: AnsweredQuestion) -> float:
     """Whether the first step that the model calls wrong is the first that is; of a chain without errors, none."""
     labelled = _step_labels(pair)

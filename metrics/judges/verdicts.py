@@ -10,7 +10,6 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion, extract_report
-from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.nlp import late_pattern
 from medimg_eval.metrics.registry import available, metric
 
@@ -71,7 +70,6 @@ def reader(name: str) -> Reader:
     return read
 
 
-share = partial(share_metric, kind="answer")
 counted = partial(
     metric, kind="answer", higher_is_better=False, best=0.0, worst=math.nan, unit="errors", parameter_is_text=True
 )

@@ -86,15 +86,7 @@ def angle_bias(pair: MotionPair) -> float:
     return float(pair.plain.mean()) if pair.plain.size else math.nan
 
 
-@metric(
-    kind="motion",
-    title="Shift",
-    unit="frames",
-    higher_is_better=None,
-    best=0.0,
-    worst=math.nan,
-    source=_CAPBENCH,
-)
+@metric(kind="motion", title="Shift", unit="frames", higher_is_better=None, best=0.0, worst=math.nan, source=_CAPBENCH)
 def angle_shift(pair: MotionPair) -> float:
     """The frames by which the predicted motion was moved for `angle_rmse_shifted`; positive is later."""
     return float(pair.shift)

@@ -23,7 +23,7 @@ from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats, Ints
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import read_by
 from medimg_eval.metrics.text import texts_of
@@ -252,7 +252,7 @@ def _by_graph(one: AnsweredQuestion | Written) -> tuple[Set[str], Set[str]] | No
     return None if graph is None else (graph_attributes(graph.reference), graph_attributes(graph.prediction))
 
 
-_consistent = partial(share_metric, kind="answer", scope="set", source=SOURCE)
+_consistent = partial(answer_share, scope="set", source=SOURCE)
 _SETTINGS = "overlap coefficient with reports of the same set whose references overlap by half; attributes: {}"
 _RULES = _SETTINGS.format("findings, sides and changes by our rules, not ICON's list of words")
 _GRAPH = _SETTINGS.format("words of RadGraph's present and uncertain observations, their modifiers and places")

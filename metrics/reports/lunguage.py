@@ -22,7 +22,7 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.text import read_part
@@ -307,7 +307,7 @@ def _plain_text(text: str) -> str:
 
 _SETTINGS = "rows of single studies; mean cosine of BioLORD-2023 and MedCPT; a report without rows scores 0"
 
-_lunguage = partial(share_metric, kind="answer", source=SOURCE, settings=_SETTINGS, requires=comparisons("lunguage"))
+_lunguage = partial(answer_share, source=SOURCE, settings=_SETTINGS, requires=comparisons("lunguage"))
 
 
 @_lunguage(title="LUNGUAGESCORE")

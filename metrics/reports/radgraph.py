@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.registry import read_by
 from medimg_eval.metrics.text import read_value
 
@@ -131,8 +131,7 @@ def _declare_metric(family: str, title: str, level: Level) -> None:
         return _compare_graphs(pair, family, lambda reference, prediction: radgraph_f1(reference, prediction, level))
 
     judged.__doc__ = LEVELS[level].format(title)
-    share_metric(
-        kind="answer",
+    answer_share(
         name=f"{family}_f1_{_MATCHED[level]}",
         title=f"{title} F1 ({level})",
         source=JAIN,
@@ -146,8 +145,7 @@ for _family, _title in FAMILIES.items():
         _declare_metric(_family, _title, _level)
 
 
-@share_metric(
-    kind="answer",
+@answer_share(
     name="radgraph_combined",
     title="RadGraph (combined)",
     source=YU,

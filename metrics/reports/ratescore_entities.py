@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.text import texts_of
 
@@ -244,8 +244,7 @@ def _read_matches(pair: AnsweredQuestion) -> tuple[list[Match], list[Match], Map
 
 
 _rate = partial(
-    share_metric,
-    kind="answer",
+    answer_share,
     parameter="the weights, long or short",
     parameter_optional=True,
     parameter_is_text=True,

@@ -16,7 +16,7 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion, texts_among
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.reports.lunguage import ATTRIBUTES, SOURCE, Row, lunguage_of
 from medimg_eval.metrics.text import read_part
@@ -190,8 +190,7 @@ def _shared_words(texts: Sequence[str], others: Sequence[str]) -> list[list[floa
 
 
 _groups = partial(
-    share_metric,
-    kind="answer",
+    answer_share,
     source=f"{SOURCE}, llm_utils.py",
     parameter="entity, episode, or either as published",
     parameter_is_text=True,
@@ -218,7 +217,7 @@ def timeline_purity(pair: AnsweredQuestion, level: str) -> float:
     return _by_groups(pair, level, purity)
 
 
-@share_metric(title="LUNGUAGESCORE over words", kind="answer", source="this package")
+@answer_share(title="LUNGUAGESCORE over words", source="this package")
 def lunguage_timeline_words(pair: AnsweredQuestion) -> float:
     """The arithmetic of LUNGUAGESCORE on a patient's findings, texts compared by the share of their words alone.
 
@@ -233,8 +232,7 @@ def lunguage_timeline_words(pair: AnsweredQuestion) -> float:
 
 
 _scored = partial(
-    share_metric,
-    kind="answer",
+    answer_share,
     source=SOURCE,
     settings="rows of all studies of a patient; mean cosine of BioLORD-2023 and MedCPT; without rows 0",
     requires=comparisons("lunguage_timeline"),

@@ -17,7 +17,7 @@ import numpy as np
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats
-from medimg_eval.metrics.declarations import share_metric, share_summary
+from medimg_eval.metrics.declarations import answer_share, share_summary
 from medimg_eval.metrics.nlp import split_words, words_13a, words_intl
 from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.text.cider import count_beside_cider
@@ -160,8 +160,7 @@ _bleu_13a = partial(
 )
 
 
-@share_metric(
-    kind="answer",
+@answer_share(
     title="BLEU (sentence)",
     source=f"{PAPINENI}; NLTK's sentence_bleu",
     parameter="n",

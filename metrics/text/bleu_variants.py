@@ -14,7 +14,7 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats
-from medimg_eval.metrics.declarations import share_metric, share_summary
+from medimg_eval.metrics.declarations import answer_share, share_summary
 from medimg_eval.metrics.nlp import split_words, words_13a, words_intl
 from medimg_eval.metrics.text.bleu_scores import bleu_smoothed, counted, evidence_of, lengths_of, order_of, pieces_of
 from medimg_eval.metrics.text.gram_counts import ORDERS
@@ -62,7 +62,7 @@ def _declare_of_set(tokeniser: str, smoothing: str) -> None:
     )(total)
 
 
-_of_answer = partial(share_metric, kind="answer", parameter="n", parameter_most=ORDERS)
+_of_answer = partial(answer_share, parameter="n", parameter_most=ORDERS)
 
 
 def _declare_of_answer(tokeniser: str, smoothing: str) -> None:

@@ -12,10 +12,11 @@ import numpy as np
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats, Ints
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.nlp import Corpus, split_words
 from medimg_eval.metrics.text.gram_counts import ORDERS, SHIFT, GramCounts, Known, Pairing, Whole, Words, count_together
 from medimg_eval.metrics.text.profiles import cleaned
-from medimg_eval.metrics.text.texts import Tokeniser, cleaned_of, overlap_metric, tokeniser_of, with_others
+from medimg_eval.metrics.text.texts import Tokeniser, cleaned_of, tokeniser_of, with_others
 
 _SIGMA = 6.0
 """Words that a text may be longer or shorter before it is punished much."""
@@ -104,7 +105,7 @@ def _reports_with(grams: Whole, owners: Whole, size: int) -> Ints:
     return np.bincount(both // reports, minlength=size)
 
 
-@overlap_metric(
+@answer_share(
     title="CIDEr-D",
     best=10.0,
     source="Vedantam et al. 2015, pycocoevalcap",

@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.nlp import ENGLISH, TOKENISER_OF, TOKENISERS, letters, stemmed_words, words
 from medimg_eval.metrics.text.gram_counts import Words
 from medimg_eval.metrics.text.profiles import cleaned
@@ -30,8 +28,6 @@ Value = TypeVar("Value")
 
 _OF_LETTERS = (words, stemmed_words)
 _FOR_ENGLISH = re.compile(r"rouge_\w+_stem\b|meteor_wordnet\b|(?:sentence_)?bleu_(?P<blanks>13a|intl)")
-
-overlap_metric = partial(share_metric, kind="answer")
 
 
 def texts_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:

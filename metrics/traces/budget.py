@@ -14,8 +14,8 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
 from medimg_eval.metrics.arrays import Floats
-from medimg_eval.metrics.declarations import share_metric
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.declarations import answer_share, error_summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.vqa import accuracy_or_exact_match
 
 REPORTED = "as the server or wrapper reported it"
@@ -23,8 +23,7 @@ REPORTED = "as the server or wrapper reported it"
 _spent = partial(metric, kind="answer", higher_is_better=False, best=0.0, worst=math.nan, optional=True)
 _ended = partial(_spent, worst=1.0, value_kind="proportion", source="finish reason `length`, as servers report it")
 _within = partial(
-    share_metric,
-    kind="answer",
+    answer_share,
     value_kind="proportion",
     source="share right among all within a budget, as in budget curves of s1 (arXiv 2501.19393)",
 )
@@ -151,7 +150,7 @@ def _per_right(sums: Floats) -> Floats:
     return ratios
 
 
-_ratio = partial(summary, higher_is_better=False, best=0.0, source="ratio of sums over all cases")
+_ratio = partial(error_summary, source="ratio of sums over all cases")
 
 
 @_ratio(

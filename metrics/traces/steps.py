@@ -17,7 +17,7 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.arrays import Floats
-from medimg_eval.metrics.declarations import neutral_metric, share_metric, share_summary
+from medimg_eval.metrics.declarations import answer_share, neutral_metric, share_summary
 from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.traces.budget import turns_of
 
@@ -33,7 +33,7 @@ TOOL_CLASSES = {
 """Classes of GTA's tools; MedCTA has the first two of perception, and the third, GoogleSearch and Calculator."""
 
 _EPSILON = 1e-5  # that GTA adds to denominators
-_step = partial(share_metric, kind="answer", optional=True, source=GTA)
+_step = partial(answer_share, optional=True, source=GTA)
 _count = partial(neutral_metric, kind="answer", optional=True, value_kind="count")
 
 

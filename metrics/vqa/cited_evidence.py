@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.vqa.correctness import accuracy_or_exact_match
 from medimg_eval.metrics.vqa.time_grounding import Span, read_spans
 from medimg_eval.metrics.workflow import temporal_iou, union_iou
@@ -18,7 +18,7 @@ from medimg_eval.metrics.workflow import temporal_iou, union_iou
 _CITED = re.compile(r"evidence", re.IGNORECASE)
 """What stands before the spans that an answer cites; in an answer without it all spans are."""
 
-_answers = partial(share_metric, kind="answer", source="this package")
+_answers = partial(answer_share, source="this package")
 
 
 def cited_spans(text: str) -> list[Span]:

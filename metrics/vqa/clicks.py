@@ -8,7 +8,8 @@ import numpy as np
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.declarations import error_summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.vqa.grounding import in_box
 from medimg_eval.metrics.vqa.question_sets import Answers, sets_of
 
@@ -72,12 +73,10 @@ def _refuse_unknown(kind: str) -> None:
     UsageError.refuse_invalid("kind of failure of a click", FAILURES, kind)
 
 
-@summary(
+@error_summary(
     needs=("click_failure",),
     title="First failure",
     source=SOURCE,
-    higher_is_better=False,
-    best=0.0,
     parameter="kind of failure",
     parameter_is_text=True,
     check=_refuse_unknown,

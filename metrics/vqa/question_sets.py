@@ -23,8 +23,8 @@ from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.agreement import cohen_kappa
 from medimg_eval.metrics.answers import UNREAD
 from medimg_eval.metrics.arrays import Floats, Ints
-from medimg_eval.metrics.declarations import share_summary
-from medimg_eval.metrics.registry import ScoreTable, summary
+from medimg_eval.metrics.declarations import error_summary, share_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
 
 SET, MEMBER = "set", "member"
@@ -304,7 +304,7 @@ def weighted_prefix_score(rows: ScoreTable) -> float:
     return _known_mean(np.add.reduceat(reached * _STEP_WEIGHT**positions, sets.starts))
 
 
-@summary(needs=("predicted_position",), title="Confusion", higher_is_better=False, best=0.0, source="MediConfusion")
+@error_summary(needs=("predicted_position",), title="Confusion", source="MediConfusion")
 def confusion(rows: ScoreTable) -> float:
     """The share of sets whose questions were all answered with the same letter, of those that were answered in full.
 

@@ -7,7 +7,7 @@ import re
 from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion, texts_among
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.workflow import read_seconds, temporal_iou
 
 Span = tuple[float, float]
@@ -15,7 +15,7 @@ Span = tuple[float, float]
 _SECONDS = r"((?:\d+:)?\d+:\d+(?:\.\d+)?|\d+(?:\.\d+)?)\s*(?:s|secs?|seconds?)?"
 _SPAN = re.compile(rf"(?<![\d.:]){_SECONDS}\s*(?:-|–|—|,|to|and|until)\s*{_SECONDS}(?!\d|[.:]\d|\s*%)", re.IGNORECASE)
 
-_answers = partial(share_metric, kind="answer", source="temporal grounding, as usual")
+_answers = partial(answer_share, source="temporal grounding, as usual")
 
 
 def read_spans(text: str) -> list[Span]:

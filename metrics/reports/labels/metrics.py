@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.reports.labels.family import label_family
 from medimg_eval.metrics.reports.labels.pet_uptake import uptake_labels
@@ -80,8 +80,7 @@ label_family(
 )
 
 
-@share_metric(
-    kind="answer",
+@answer_share(
     title="chexbert_similarity",
     source="Yu et al. 2023 (CXR-Report-Metric)",
     requires=comparisons("chexbert_similarity"),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import evidence_metric, share_metric, share_summary
+from medimg_eval.metrics.declarations import answer_share, evidence_metric, share_summary
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.reports.labels.pet_uptake import uptake_labels
@@ -73,13 +73,8 @@ def uptake_pairs(pair: AnsweredQuestion) -> Any:
     return {organ: 4 * CLASSES.index(due[organ]) + CLASSES.index(written[organ]) for organ in due}
 
 
-@share_metric(
-    kind="answer",
-    title="Uptake, organs alike",
-    source=SOURCE,
-    check=_parameter_organs,
-    parameter=_PARAMETER,
-    parameter_is_text=True,
+@answer_share(
+    title="Uptake, organs alike", source=SOURCE, check=_parameter_organs, parameter=_PARAMETER, parameter_is_text=True
 )
 def uptake_exact(pair: AnsweredQuestion, organs: str) -> float:
     """The share of organs whose class of uptake is that of the reference, `not said` among the classes.
