@@ -66,12 +66,7 @@ class CocoDetections(NamedTuple):
 
 
 def judged_coco(
-    confidences: Floats,
-    areas: Floats,
-    overlaps: Floats,
-    object_areas: Floats,
-    crowds: Bools,
-    ignored: Bools,
+    confidences: Floats, areas: Floats, overlaps: Floats, object_areas: Floats, crowds: Bools, ignored: Bools
 ) -> CocoDetections:
     """Judges the candidates of one label of one case, boxes or masks.
 

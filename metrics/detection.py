@@ -175,12 +175,7 @@ class Detections(NamedTuple):
 
 
 def judged_points(
-    candidates: Floats,
-    confidences: Floats,
-    centres: Floats,
-    diameters: Floats,
-    counted: Bools,
-    rule: DetectionRule,
+    candidates: Floats, confidences: Floats, centres: Floats, diameters: Floats, counted: Bools, rule: DetectionRule
 ) -> Detections:
     """Judges points by their distance to the findings' centres, as LUNA16 does.
 
@@ -213,11 +208,7 @@ def _taken_in_turn(apart: Floats, radii: Floats, confidences: Floats, counted: B
 
 
 def judged_regions(
-    candidates: Floats,
-    confidences: Floats,
-    lesions: Bools,
-    spacing_um: Sequence[float],
-    rule: DetectionRule,
+    candidates: Floats, confidences: Floats, lesions: Bools, spacing_um: Sequence[float], rule: DetectionRule
 ) -> Detections:
     """Scores points by the lesion they lie on, as CAMELYON16.
 
@@ -266,11 +257,7 @@ def _assign_candidates(hits: Bools, confidences: Floats, counted: Bools) -> Dete
 
 
 def judged_boxes(
-    candidates: Floats,
-    confidences: Floats,
-    boxes: Floats,
-    counted: Bools,
-    rule: DetectionRule,
+    candidates: Floats, confidences: Floats, boxes: Floats, counted: Bools, rule: DetectionRule
 ) -> Detections:
     """Judges boxes by their IoU with the findings' boxes.
 

@@ -140,12 +140,7 @@ def exact_squares(queries: FeatureSet, gallery: FeatureSet, one: Ints, other: In
 
 
 def near(
-    queries: FeatureSet,
-    gallery: FeatureSet,
-    k: int,
-    *,
-    groups: tuple[Array, Array] | None = None,
-    itself: bool = False,
+    queries: FeatureSet, gallery: FeatureSet, k: int, *, groups: tuple[Array, Array] | None = None, itself: bool = False
 ) -> Neighbours:
     """Returns the k nearest gallery rows of each query.
 

@@ -9,12 +9,7 @@ import numpy.typing as npt
 
 from medimg_eval.metrics.arrays import Array, Floats, Places
 from medimg_eval.metrics.fidelity.feature_sets import Options, SetError, SetValue, floor_of, prepare, same_size
-from medimg_eval.metrics.fidelity.intervals import (
-    normal_interval,
-    share_interval,
-    variance_of_mean,
-    variance_of_sum,
-)
+from medimg_eval.metrics.fidelity.intervals import normal_interval, share_interval, variance_of_mean, variance_of_sum
 from medimg_eval.metrics.fidelity.nearest_neighbours import (
     CROWDED,
     STRIP,
@@ -186,12 +181,7 @@ def _count_inside(real: Array, generated: Array, k: int) -> _Inside:
 
 
 def _judge_strip(
-    real: FeatureSet,
-    generated: FeatureSet,
-    chosen: slice,
-    radii: _Radii,
-    found: _Inside,
-    aside: tuple[Places, Floats],
+    real: FeatureSet, generated: FeatureSet, chosen: slice, radii: _Radii, found: _Inside, aside: tuple[Places, Floats]
 ) -> None:
     """Adds the contribution of a strip of real rows.
 

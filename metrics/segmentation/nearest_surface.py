@@ -203,12 +203,7 @@ def _step_ranks(spacing: Spacing) -> tuple[npt.NDArray[np.uint16], Floats]:
 
 
 def _in_picture(
-    points: Indices,
-    cells: Bytes,
-    targets: Indices,
-    shape: tuple[int, ...],
-    weights: Floats,
-    spacing: Spacing,
+    points: Indices, cells: Bytes, targets: Indices, shape: tuple[int, ...], weights: Floats, spacing: Spacing
 ) -> tuple[Floats, Floats]:
     """Returns distances in mm to the nearest targets, and surface.
 

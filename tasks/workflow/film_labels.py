@@ -18,15 +18,7 @@ from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.imaging.video import Film, FilmPrompt, FrameFeatures
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.workflow import (
-    BACKGROUND,
-    CLASSES,
-    KIND,
-    PRESENCE,
-    FramePair,
-    FrameRule,
-    PresencePair,
-)
+from medimg_eval.metrics.workflow import BACKGROUND, CLASSES, KIND, PRESENCE, FramePair, FrameRule, PresencePair
 from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import NOBODY, SCORES, Task
 from medimg_eval.tasks.checks import Checked, check_metrics

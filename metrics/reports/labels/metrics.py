@@ -14,10 +14,7 @@ from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.reports.labels.family import label_family
 from medimg_eval.metrics.reports.labels.pet_uptake import uptake_labels
-from medimg_eval.metrics.reports.labels.taxonomies import (
-    CHEXPERT,
-    loaded,
-)
+from medimg_eval.metrics.reports.labels.taxonomies import CHEXPERT, loaded
 from medimg_eval.metrics.text import read_value
 
 
