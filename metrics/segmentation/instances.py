@@ -8,6 +8,7 @@ the matches, FN the reference's instances without one, FP the prediction's.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -359,42 +360,6 @@ def instances_iou(pair: LabelPair) -> float:
     return float(matched_instances(pair).ious.sum())
 
 
-@_count(title="Small instances", higher_is_better=True, best=math.nan, value_kind="count")
-def small_instances(pair: LabelPair) -> float:
-    """How many of the reference's instances are below the rule's first size."""
-    return matched_instances(pair).of_size("small")[0]
-
-
-@_count(title="Small instances found", higher_is_better=True, best=math.nan, value_kind="count")
-def small_instances_found(pair: LabelPair) -> float:
-    """How many of the reference's instances below the rule's first size match a predicted one."""
-    return matched_instances(pair).of_size("small")[1]
-
-
-@_count(title="Medium instances", higher_is_better=True, best=math.nan, value_kind="count")
-def medium_instances(pair: LabelPair) -> float:
-    """How many of the reference's instances are between the rule's two sizes."""
-    return matched_instances(pair).of_size("medium")[0]
-
-
-@_count(title="Medium instances found", higher_is_better=True, best=math.nan, value_kind="count")
-def medium_instances_found(pair: LabelPair) -> float:
-    """How many of the reference's instances between the rule's two sizes match a predicted one."""
-    return matched_instances(pair).of_size("medium")[1]
-
-
-@_count(title="Large instances", higher_is_better=True, best=math.nan, value_kind="count")
-def large_instances(pair: LabelPair) -> float:
-    """How many of the reference's instances are of the rule's second size or more."""
-    return matched_instances(pair).of_size("large")[0]
-
-
-@_count(title="Large instances found", higher_is_better=True, best=math.nan, value_kind="count")
-def large_instances_found(pair: LabelPair) -> float:
-    """How many of the reference's instances of the rule's second size or more match a predicted one."""
-    return matched_instances(pair).of_size("large")[1]
-
-
 @share_summary(
     needs=("instances_matched", "instances_missed", "instances_spurious"),
     title="Pooled instance F1",
@@ -448,33 +413,39 @@ def pooled_instance_recall(rows: ScoreTable) -> float:
     return ratio(tp, tp + _total_count(rows, "instances_missed"))
 
 
-@share_summary(needs=("small_instances", "small_instances_found"), title="Sensitivity, small", source=METRICS_REVIEW)
-def sensitivity_small(rows: ScoreTable) -> float:
-    """The share found of all the reference's instances of a run that are below the rule's first size.
-
-    In [0, 1]; NaN if there are none, or if a case could not be counted.
-    """
-    return ratio(_total_count(rows, "small_instances_found"), _total_count(rows, "small_instances"))
-
-
-@share_summary(needs=("medium_instances", "medium_instances_found"), title="Sensitivity, medium", source=METRICS_REVIEW)
-def sensitivity_medium(rows: ScoreTable) -> float:
-    """The share found of all the reference's instances of a run that are between the rule's two sizes.
-
-    In [0, 1]; NaN if there are none, or if a case could not be counted.
-    """
-    return ratio(_total_count(rows, "medium_instances_found"), _total_count(rows, "medium_instances"))
-
-
-@share_summary(needs=("large_instances", "large_instances_found"), title="Sensitivity, large", source=METRICS_REVIEW)
-def sensitivity_large(rows: ScoreTable) -> float:
-    """The share found of all the reference's instances of a run that are of the rule's second size or more.
-
-    In [0, 1]; NaN if there are none, or if a case could not be counted.
-    """
-    return ratio(_total_count(rows, "large_instances_found"), _total_count(rows, "large_instances"))
-
-
 def _total_count(rows: ScoreTable, name: str) -> float:
     """Returns a count's sum over cases and labels; NaN if undefined."""
     return float(rows.of(name).value.sum())
+
+
+def _declare_size(size: str, extent: str) -> Callable[[ScoreTable], float]:
+    """Declares the counts of the reference's instances of a size; returns their sensitivity."""
+    every, detected = f"{size}_instances", f"{size}_instances_found"
+
+    def count_all(pair: LabelPair) -> float:
+        return matched_instances(pair).of_size(size)[0]
+
+    def count_detected(pair: LabelPair) -> float:
+        return matched_instances(pair).of_size(size)[1]
+
+    def sensitivity(rows: ScoreTable) -> float:
+        return ratio(_total_count(rows, detected), _total_count(rows, every))
+
+    count_all.__doc__ = f"How many of the reference's instances are {extent}."
+    count_detected.__doc__ = f"How many of the reference's instances {extent} match a predicted one."
+    sensitivity.__doc__ = f"""The share found of all the reference's instances of a run that are {extent}.
+
+    In [0, 1]; NaN if there are none, or if a case could not be counted.
+    """
+    counted = partial(_count, higher_is_better=True, best=math.nan, value_kind="count")
+    counted(name=every, title=f"{size.capitalize()} instances")(count_all)
+    counted(name=detected, title=f"{size.capitalize()} instances found")(count_detected)
+    declared = share_summary(
+        name=f"sensitivity_{size}", needs=(every, detected), title=f"Sensitivity, {size}", source=METRICS_REVIEW
+    )
+    return declared(sensitivity)
+
+
+sensitivity_small = _declare_size("small", "below the rule's first size")
+sensitivity_medium = _declare_size("medium", "between the rule's two sizes")
+sensitivity_large = _declare_size("large", "of the rule's second size or more")
