@@ -18,6 +18,7 @@ from medimg_eval.metrics.repeats import by_repeat, case_pieces
 _compared = partial(
     summary, over="conditions", parameter="condition, and its metric behind a colon", parameter_is_text=True
 )
+_of_case = partial(_compared, needs=())
 
 
 def split_condition(key: str) -> tuple[str, int]:
@@ -98,8 +99,7 @@ def _metric_direction(rows: ScoreTable) -> int:
     return -1 if name.partition("@")[0] in available() and get(name).higher_is_better is False else 1
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Drop",
     higher_is_better=False,
     best=0.0,
@@ -120,8 +120,7 @@ def _severity_area(at: Floats, values: Floats, _: int) -> Floats:
     return area
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Area under severity",
     higher_is_better=True,
     best=1.0,
@@ -144,8 +143,7 @@ def _relative_pieces(rows: ScoreTable, parameter: str) -> Floats:
     return np.concatenate([both[0][:, :1], both[1]], axis=1)
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Relative drop",
     higher_is_better=False,
     best=0.0,
@@ -166,8 +164,7 @@ def _severity_slopes(at: Floats, values: Floats, _: int) -> Floats:
     return slopes
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Slope over severity",
     higher_is_better=None,
     best=0.0,
@@ -196,7 +193,7 @@ def _weighted_loss(at: Floats, values: Floats, direction: int) -> Floats:
     return direction * (values[:, 0] - _weighted_mean(at[1:], values[:, 1:], direction))
 
 
-_rood = partial(_compared, needs=(), source="ROOD-MRI, Boone et al. 2023, arXiv 2203.06060, metrics/calculate.py")
+_rood = partial(_of_case, source="ROOD-MRI, Boone et al. 2023, arXiv 2203.06060, metrics/calculate.py")
 
 
 @_rood(title="Weighted mean over severity", higher_is_better=True, best=1.0, pieces=_by_severity(_weighted_mean))
@@ -244,8 +241,7 @@ def _first_breaks(_at: Floats, values: Floats, direction: int) -> Floats:
     return find_breaks(values, direction)
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Severities held",
     higher_is_better=True,
     best=5.0,
@@ -272,7 +268,7 @@ def _turned_pieces(rows: ScoreTable, parameter: str, to_wrong: bool) -> Floats:
     return case_pieces(rows, first, turned.mean(axis=1) if keys else np.full(len(first), math.nan))
 
 
-_turned = partial(_compared, needs=(), source="as usual; of repeats, the chance of one pair of answers")
+_turned = partial(_of_case, source="as usual; of repeats, the chance of one pair of answers")
 
 
 @_turned(

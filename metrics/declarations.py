@@ -14,6 +14,9 @@ evidence_metric = partial(neutral_metric, source="this package", intermediate=Tr
 share_metric = partial(metric, higher_is_better=True, best=1.0, worst=0.0)
 """Declares a value of a case from 0, the worst, to 1."""
 
+error_metric = partial(metric, higher_is_better=False, best=0.0)
+"""Declares a value of a case whose best is 0."""
+
 answer_share = partial(share_metric, kind="answer")
 """Declares a value of an answer from 0, the worst, to 1."""
 

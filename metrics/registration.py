@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.arrays import Array, Bools, Floats
-from medimg_eval.metrics.registry import ScoreTable, asked_metrics, metric, summary
+from medimg_eval.metrics.declarations import error_metric
+from medimg_eval.metrics.registry import ScoreTable, asked_metrics, summary
 from medimg_eval.metrics.scores import LabelScore
 
 WHOLE = "all"
@@ -157,8 +158,8 @@ class RegistrationPair:
         return _known_mean(inside[~np.isnan(inside)])
 
 
-_length = partial(metric, kind="registration", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
-_bending = partial(metric, kind="registration", higher_is_better=False, best=0.0, worst=math.nan, optional=True)
+_length = partial(error_metric, kind="registration", unit="mm", worst="diagonal")
+_bending = partial(error_metric, kind="registration", worst=math.nan, optional=True)
 
 
 @_length(title="TRE", optional=True, source=LEARN2REG)

@@ -26,8 +26,8 @@ from medimg_eval.metrics.classification.curves import (
     pr_area,
     roc_area,
 )
-from medimg_eval.metrics.declarations import evidence_metric, share_metric, share_summary
-from medimg_eval.metrics.registry import ScoreTable, Weighed, metric
+from medimg_eval.metrics.declarations import error_metric, evidence_metric, share_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed
 
 KIND = "classification"
 
@@ -51,7 +51,7 @@ def probability(pair: Classified) -> Mapping[str, float]:
     return {name: pair.predicted[name] for name in pair.known}
 
 
-@metric(kind=KIND, title="Brier", higher_is_better=False, best=0.0, worst=1.0, source="Brier 1950, class by class")
+@error_metric(kind=KIND, title="Brier", worst=1.0, source="Brier 1950, class by class")
 def probability_error(pair: Classified) -> Mapping[str, float]:
     """The squared difference between the probability of a class and its truth, 1 where it is present and 0 elsewhere.
 

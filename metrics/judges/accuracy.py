@@ -6,9 +6,9 @@ import math
 from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import answer_share
+from medimg_eval.metrics.declarations import answer_share, error_metric
 from medimg_eval.metrics.judges.verdicts import replies_in
-from medimg_eval.metrics.registry import ALL, judge_says, metric
+from medimg_eval.metrics.registry import ALL, judge_says
 
 SOURCE = "the judge's prompt, as the benchmark's card names it"
 
@@ -38,15 +38,7 @@ def judged_total(pair: AnsweredQuestion) -> float:
     return float(sum(values))
 
 
-@metric(
-    kind="answer",
-    title="Judge failed",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    source=SOURCE,
-    requires=judge_says(ALL),
-)
+@error_metric(kind="answer", title="Judge failed", worst=1.0, source=SOURCE, requires=judge_says(ALL))
 def judge_failures(pair: AnsweredQuestion) -> float:
     """The share of questions to the judge whose reply holds no verdict.
 

@@ -10,6 +10,7 @@ from functools import partial
 import numpy as np
 
 from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import error_metric
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
 
@@ -20,7 +21,7 @@ SHIFTS = range(-40, 40)
 _CAPBENCH = "OpenCapBench (Gozlan et al., WACV 2025), benchmarking/metrics.py b37d51d"
 
 motion_metrics = partial(asked_metrics, kind="motion", what="motions")
-_error = partial(metric, kind="motion", unit="°", best=0.0, worst=math.nan, higher_is_better=False)
+_error = partial(error_metric, kind="motion", unit="°", worst=math.nan)
 
 
 @dataclass(frozen=True, eq=False)

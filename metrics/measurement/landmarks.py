@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.arrays import Array
-from medimg_eval.metrics.declarations import error_summary, share_metric, share_summary
+from medimg_eval.metrics.declarations import error_metric, error_summary, share_metric, share_summary
 from medimg_eval.metrics.proportions import known_mean
-from medimg_eval.metrics.registry import ScoreTable, asked_metrics, metric
+from medimg_eval.metrics.registry import ScoreTable, asked_metrics
 from medimg_eval.metrics.scores import LabelScore
 
 Positions: TypeAlias = Mapping[str, npt.ArrayLike]
@@ -70,12 +70,10 @@ _share = partial(share_metric, kind="landmark")
 _distance = partial(error_summary, needs=("landmark_distance",), unit="mm")
 
 
-@metric(
+@error_metric(
     kind="landmark",
     title="Landmark distance",
-    higher_is_better=False,
     unit="mm",
-    best=0.0,
     worst="diagonal",
     source="point-to-point distance; the mean is the mean radial error",
 )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from medimg_eval.metrics.arrays import Array
-from medimg_eval.metrics.declarations import share_metric
+from medimg_eval.metrics.declarations import error_metric, share_metric
 from medimg_eval.metrics.measurement.angles import unwrapped
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import BETWEEN, LabelScore
@@ -46,15 +46,7 @@ class MeasurementPair:
         return abs(self.prediction - self.reference)
 
 
-_error = partial(
-    metric,
-    kind="measurement",
-    title="MAE",
-    higher_is_better=False,
-    best=0.0,
-    worst=math.nan,
-    source="mean absolute error",
-)
+_error = partial(error_metric, kind="measurement", title="MAE", worst=math.nan, source="mean absolute error")
 _evidence = partial(metric, kind="measurement", higher_is_better=True, best=math.nan, worst=math.nan, intermediate=True)
 
 

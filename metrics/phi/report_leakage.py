@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import error_metric
 from medimg_eval.metrics.phi.patterns import PATTERNS, PLACEHOLDER, Vocabulary, spans_of
 from medimg_eval.metrics.proportions import exact_interval
-from medimg_eval.metrics.registry import metric
 
 TOKENS = 8
 """Words of the shortest phrase that is looked for in training texts."""
@@ -250,11 +250,9 @@ def _check_kind(kind: str) -> None:
         raise UsageError(f"phi_suspected knows no {kind!r}; expected one of {', '.join(map(repr, PATTERNS))}")
 
 
-@metric(
+@error_metric(
     kind="answer",
     title="Suspected PHI",
-    higher_is_better=False,
-    best=0.0,
     worst=1.0,
     source="medimg_eval",
     parameter="kind of span",
@@ -276,11 +274,9 @@ def phi_suspected(pair: AnsweredQuestion, kind: str | None = None) -> float:
     return float(bool(spans_of(text, kinds=PATTERNS if kind is None else (kind,))))
 
 
-@metric(
+@error_metric(
     kind="answer",
     title="Placeholders",
-    higher_is_better=False,
-    best=0.0,
     worst=math.nan,
     source="medimg_eval",
     settings="___, [**...**], XXX, [NAME]",

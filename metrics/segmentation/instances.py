@@ -15,7 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from medimg_eval.metrics.arrays import Bools, Floats
-from medimg_eval.metrics.declarations import share_metric, share_summary
+from medimg_eval.metrics.declarations import error_metric, share_metric, share_summary
 from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.segmentation.connected_components import (
     Integers,
@@ -316,15 +316,8 @@ def mean_instance_ap(pair: LabelPair) -> float:
     return float(np.mean([instance_ap(pair, step / 20) for step in range(10, 20)]))
 
 
-@metric(
-    kind="mask",
-    title="Instance HD95",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source=METRICS_REVIEW,
-    rules=("instances",),
+@error_metric(
+    kind="mask", title="Instance HD95", unit="mm", worst="diagonal", source=METRICS_REVIEW, rules=("instances",)
 )
 def instance_hd95(pair: LabelPair) -> float:
     """The mean over the matches of the HD95 between their two instances.

@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.arrays import Array, Bools, Floats
-from medimg_eval.metrics.declarations import share_metric
-from medimg_eval.metrics.registry import asked_metrics, metric
+from medimg_eval.metrics.declarations import error_metric, share_metric
+from medimg_eval.metrics.registry import asked_metrics
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.scores import Labels, _check_regions
@@ -33,7 +33,7 @@ EXCESS = 0.01
 # Voxels whose float64 copies are held at a time.
 CHUNK = 1 << 20
 
-_loss = partial(metric, kind="probability", higher_is_better=False, best=0.0, worst=1.0)
+_loss = partial(error_metric, kind="probability", worst=1.0)
 _binned = partial(_loss, parameter="number of bins")
 
 probability_metrics = partial(asked_metrics, kind="probability", what="probabilities", once=True)

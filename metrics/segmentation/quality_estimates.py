@@ -8,8 +8,7 @@ from functools import partial
 import numpy as np
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.declarations import evidence_metric, neutral_metric
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import error_metric, evidence_metric, neutral_metric
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair
 from medimg_eval.metrics.segmentation.probability_maps import CLIP, ProbabilityPair
@@ -76,11 +75,9 @@ def voxel_entropy(pair: ProbabilityPair) -> float:
     return ratio(total, number)
 
 
-@metric(
+@error_metric(
     kind="probability",
     title="Missed share",
-    higher_is_better=False,
-    best=0.0,
     worst=1.0,
     source="Angelopoulos et al., ICLR 2024, arXiv 2208.02814",
     parameter="threshold of probability",

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.declarations import share_metric
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import error_metric, share_metric
 from medimg_eval.metrics.segmentation.overlap import METRICS_REVIEW, ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair
 
@@ -22,7 +21,7 @@ LIVER = "Heimann et al., IEEE TMI 2009, doi 10.1109/TMI.2009.2013851"
 # The distance between surfaces of which one, or each, does not exist.
 _NO_DISTANCE = {"absent": math.nan, "missed": math.inf, "hallucinated": math.inf}
 
-_distance = partial(metric, kind="mask", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
+_distance = partial(error_metric, kind="mask", unit="mm", worst="diagonal")
 
 
 @_distance(title="HD", source="Huttenlocher et al., IEEE TPAMI 1993, doi 10.1109/34.232073, on surfaces")

@@ -14,13 +14,13 @@ import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
 from medimg_eval.metrics.arrays import Floats
-from medimg_eval.metrics.declarations import answer_share, error_summary
-from medimg_eval.metrics.registry import ScoreTable, metric
+from medimg_eval.metrics.declarations import answer_share, error_metric, error_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.vqa import accuracy_or_exact_match
 
 REPORTED = "as the server or wrapper reported it"
 
-_spent = partial(metric, kind="answer", higher_is_better=False, best=0.0, worst=math.nan, optional=True)
+_spent = partial(error_metric, kind="answer", worst=math.nan, optional=True)
 _ended = partial(_spent, worst=1.0, value_kind="proportion", source="finish reason `length`, as servers report it")
 _within = partial(
     answer_share,

@@ -8,8 +8,8 @@ import numpy as np
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.declarations import error_summary
-from medimg_eval.metrics.registry import ScoreTable, metric
+from medimg_eval.metrics.declarations import error_metric, error_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.vqa.grounding import in_box
 from medimg_eval.metrics.vqa.question_sets import Answers, sets_of
 
@@ -25,15 +25,7 @@ GROWN, EDGE, TOOLBAR = 1.5, 0.05, 0.12
 """How much a target grows for a near miss; share of the width that is an edge, and of the height that is a toolbar."""
 
 
-@metric(
-    kind="answer",
-    title="Click failure",
-    source=SOURCE,
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    intermediate=True,
-)
+@error_metric(kind="answer", title="Click failure", source=SOURCE, worst=1.0, intermediate=True)
 def click_failure(pair: AnsweredQuestion) -> float:
     """The kind of failure of a click, as a number: 0 of a hit, else the place in MedSPOT's list, from 1.
 
