@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Bools, Floats, Places
+from medimg_eval.metrics.declarations import evidence_metric, share_summary
 from medimg_eval.metrics.detection import Detections
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.scores import LabelScore
-
-Floats = npt.NDArray[np.float64]
-Places = npt.NDArray[np.intp]
 
 COCO = "Lin et al., ECCV 2014, doi 10.1007/978-3-319-10602-1_48, and its cocoeval.py"
 IOUS = np.linspace(0.5, 0.95, 10)
@@ -67,12 +66,7 @@ class CocoDetections(NamedTuple):
 
 
 def judged_coco(
-    confidences: Floats,
-    areas: Floats,
-    overlaps: Floats,
-    object_areas: Floats,
-    crowds: npt.NDArray[np.bool_],
-    ignored: npt.NDArray[np.bool_],
+    confidences: Floats, areas: Floats, overlaps: Floats, object_areas: Floats, crowds: Bools, ignored: Bools
 ) -> CocoDetections:
     """Judges the candidates of one label of one case, boxes or masks.
 
@@ -99,15 +93,13 @@ def judged_coco(
     return CocoDetections(confidences[order], states, object_areas[~(crowds | ignored)])
 
 
-def _outside_ranges(areas: Floats) -> npt.NDArray[np.bool_]:
+def _outside_ranges(areas: Floats) -> Bools:
     """Returns which areas lie out of which range, (area, range)."""
-    outside: npt.NDArray[np.bool_] = (areas[:, None] < _LOW) | (areas[:, None] > _HIGH)
+    outside: Bools = (areas[:, None] < _LOW) | (areas[:, None] > _HIGH)
     return outside
 
 
-def _match_candidates(
-    states: npt.NDArray[np.uint8], overlaps: Floats, left_out: npt.NDArray[np.bool_], crowds: npt.NDArray[np.bool_]
-) -> None:
+def _match_candidates(states: npt.NDArray[np.uint8], overlaps: Floats, left_out: Bools, crowds: Bools) -> None:
     """Lets candidates take objects; `left_out`: (range, object), those that are ignored there."""
     reached = overlaps[:, None, :] >= _REACHED[:, None]
     free = np.ones((len(AREAS), len(IOUS), len(crowds)), bool)
@@ -149,9 +141,7 @@ def coco_scores(
     return rows
 
 
-_evidence = partial(
-    metric, kind="detection", source=COCO, intermediate=True, worst=np.nan, best=np.nan, higher_is_better=None
-)
+_evidence = partial(evidence_metric, kind="detection", source=COCO)
 
 
 @_evidence(title="Confidence")
@@ -176,11 +166,9 @@ _RECALLS = ("1", "10", "100", *list(AREAS)[1:])
 _settings = "101 recalls, IoU 0.5:0.05:0.95, at most 100 candidates a case and label"
 
 _declared = partial(
-    summary,
+    share_summary,
     at_once=True,
     needs=("coco_candidate", "coco_object"),
-    higher_is_better=True,
-    best=1.0,
     source=COCO,
     parameter_optional=True,
     parameter_is_text=True,
@@ -196,7 +184,7 @@ class _Label(NamedTuple):
     """The rows of one label: candidates from the most confident down."""
 
     candidates: Places
-    ranks: npt.NDArray[np.intp]
+    ranks: Places
     """Of each candidate, how many of its case are before it."""
     objects: Places
 

@@ -7,22 +7,18 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats, Places
 from medimg_eval.metrics.calibration import EVIDENCE
 from medimg_eval.metrics.classification import decided
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, available, get, summary
 from medimg_eval.metrics.repeats import by_repeat, case_pieces
 
-Floats = npt.NDArray[np.float64]
-
 _compared = partial(
-    summary,
-    over="conditions",
-    parameter="condition, and its metric behind a colon",
-    parameter_is_text=True,
+    summary, over="conditions", parameter="condition, and its metric behind a colon", parameter_is_text=True
 )
+_of_case = partial(_compared, needs=())
 
 
 def split_condition(key: str) -> tuple[str, int]:
@@ -43,7 +39,7 @@ def severities(keys: Iterable[str], name: str) -> dict[int, str]:
     return {severity: key for (base, severity), key in sorted(keys_by_severity.items()) if base == name and severity}
 
 
-def _condition_values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, npt.NDArray[np.intp]]:
+def _condition_values(rows: ScoreTable, keys: list[str]) -> tuple[Floats, Places]:
     """Returns means over repeats, (case, key), with cases' rows."""
     cases, first = np.unique(rows.case, return_index=True)
     values = np.full((len(cases), len(keys)), math.nan)
@@ -84,7 +80,7 @@ def _by_severity(of: Callable[[Floats, Floats, int], Floats]) -> Callable[[Score
     return pieces
 
 
-def _case_losses(rows: ScoreTable, parameter: str) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def _case_losses(rows: ScoreTable, parameter: str) -> tuple[Floats, Floats, Places]:
     """Returns cases' losses, values as published, and rows."""
     keys = _sweep_keys(rows, parameter)
     values, first = _condition_values(rows, ["", *keys])
@@ -103,8 +99,7 @@ def _metric_direction(rows: ScoreTable) -> int:
     return -1 if name.partition("@")[0] in available() and get(name).higher_is_better is False else 1
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Drop",
     higher_is_better=False,
     best=0.0,
@@ -125,8 +120,7 @@ def _severity_area(at: Floats, values: Floats, _: int) -> Floats:
     return area
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Area under severity",
     higher_is_better=True,
     best=1.0,
@@ -149,8 +143,7 @@ def _relative_pieces(rows: ScoreTable, parameter: str) -> Floats:
     return np.concatenate([both[0][:, :1], both[1]], axis=1)
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Relative drop",
     higher_is_better=False,
     best=0.0,
@@ -171,8 +164,7 @@ def _severity_slopes(at: Floats, values: Floats, _: int) -> Floats:
     return slopes
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Slope over severity",
     higher_is_better=None,
     best=0.0,
@@ -201,15 +193,10 @@ def _weighted_loss(at: Floats, values: Floats, direction: int) -> Floats:
     return direction * (values[:, 0] - _weighted_mean(at[1:], values[:, 1:], direction))
 
 
-_rood = partial(_compared, needs=(), source="ROOD-MRI, Boone et al. 2023, arXiv 2203.06060, metrics/calculate.py")
+_rood = partial(_of_case, source="ROOD-MRI, Boone et al. 2023, arXiv 2203.06060, metrics/calculate.py")
 
 
-@_rood(
-    title="Weighted mean over severity",
-    higher_is_better=True,
-    best=1.0,
-    pieces=_by_severity(_weighted_mean),
-)
+@_rood(title="Weighted mean over severity", higher_is_better=True, best=1.0, pieces=_by_severity(_weighted_mean))
 def rood_mean(sums: Floats, condition: str) -> Floats:
     """The mean of values over severities from 0 (as published), of which severity s weighs (2/3)^s.
 
@@ -218,12 +205,7 @@ def rood_mean(sums: Floats, condition: str) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-@_rood(
-    title="Weighted degradation",
-    higher_is_better=False,
-    best=0.0,
-    pieces=_by_severity(_weighted_loss),
-)
+@_rood(title="Weighted degradation", higher_is_better=False, best=0.0, pieces=_by_severity(_weighted_loss))
 def rood_degradation(sums: Floats, condition: str) -> Floats:
     """The mean loss over severities from 1, of which severity s weighs (2/3)^s.
 
@@ -237,7 +219,7 @@ BROKEN = 0.1
 """Share of its value as published that a case must lose to count as broken."""
 
 
-def find_breaks(values: Floats, direction: int) -> npt.NDArray[np.float64]:
+def find_breaks(values: Floats, direction: int) -> Floats:
     """Returns the severities each case withstands before it breaks, (case,).
 
     `values` are (case, severity from 0). A case breaks at the first severity at which it loses more than
@@ -259,8 +241,7 @@ def _first_breaks(_at: Floats, values: Floats, direction: int) -> Floats:
     return find_breaks(values, direction)
 
 
-@_compared(
-    needs=(),
+@_of_case(
     title="Severities held",
     higher_is_better=True,
     best=5.0,
@@ -287,7 +268,7 @@ def _turned_pieces(rows: ScoreTable, parameter: str, to_wrong: bool) -> Floats:
     return case_pieces(rows, first, turned.mean(axis=1) if keys else np.full(len(first), math.nan))
 
 
-_turned = partial(_compared, needs=(), source="as usual; of repeats, the chance of one pair of answers")
+_turned = partial(_of_case, source="as usual; of repeats, the chance of one pair of answers")
 
 
 @_turned(

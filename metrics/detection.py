@@ -14,15 +14,14 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Bools, Floats, Places
+from medimg_eval.metrics.declarations import share_metric, share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation import ratio
-
-Floats = npt.NDArray[np.float64]
 
 LUNA16 = "Setio et al., Med Image Anal 2017, doi 10.1016/j.media.2017.06.015, and its noduleCADEvaluationLUNA16.py"
 VOC = "Everingham et al., Int J Comput Vis 2015, doi 10.1007/s11263-014-0733-5"
@@ -176,12 +175,7 @@ class Detections(NamedTuple):
 
 
 def judged_points(
-    candidates: Floats,
-    confidences: Floats,
-    centres: Floats,
-    diameters: Floats,
-    counted: npt.NDArray[np.bool_],
-    rule: DetectionRule,
+    candidates: Floats, confidences: Floats, centres: Floats, diameters: Floats, counted: Bools, rule: DetectionRule
 ) -> Detections:
     """Judges points by their distance to the findings' centres, as LUNA16 does.
 
@@ -202,7 +196,7 @@ def judged_points(
     return _assign_candidates(apart < radii, confidences, counted)
 
 
-def _taken_in_turn(apart: Floats, radii: Floats, confidences: Floats, counted: npt.NDArray[np.bool_]) -> Detections:
+def _taken_in_turn(apart: Floats, radii: Floats, confidences: Floats, counted: Bools) -> Detections:
     """Assigns counted findings their nearest free candidate within reach."""
     statuses = np.full(len(confidences), "false", dtype="U7")
     for findings, status in ((np.flatnonzero(counted), "hit"), (np.flatnonzero(~counted), "ignored")):
@@ -214,11 +208,7 @@ def _taken_in_turn(apart: Floats, radii: Floats, confidences: Floats, counted: n
 
 
 def judged_regions(
-    candidates: Floats,
-    confidences: Floats,
-    lesions: npt.NDArray[np.bool_],
-    spacing_um: Sequence[float],
-    rule: DetectionRule,
+    candidates: Floats, confidences: Floats, lesions: Bools, spacing_um: Sequence[float], rule: DetectionRule
 ) -> Detections:
     """Scores points by the lesion they lie on, as CAMELYON16.
 
@@ -248,7 +238,7 @@ def judged_regions(
     return _assign_candidates(at[:, None] == np.arange(1, count + 1), confidences, counted)
 
 
-def _assign_candidates(hits: npt.NDArray[np.bool_], confidences: Floats, counted: npt.NDArray[np.bool_]) -> Detections:
+def _assign_candidates(hits: Bools, confidences: Floats, counted: Bools) -> Detections:
     """Assigns findings their most confident candidate, ignoring other hits."""
     values: list[float] = []
     statuses: list[str] = []
@@ -267,11 +257,7 @@ def _assign_candidates(hits: npt.NDArray[np.bool_], confidences: Floats, counted
 
 
 def judged_boxes(
-    candidates: Floats,
-    confidences: Floats,
-    boxes: Floats,
-    counted: npt.NDArray[np.bool_],
-    rule: DetectionRule,
+    candidates: Floats, confidences: Floats, boxes: Floats, counted: Bools, rule: DetectionRule
 ) -> Detections:
     """Judges boxes by their IoU with the findings' boxes.
 
@@ -299,7 +285,7 @@ def judged_boxes(
     return Detections(confidences, tuple(statuses), int(counted.sum()))
 
 
-def box_ious(ones: Floats, others: Floats, crowds: npt.NDArray[np.bool_] | None = None) -> Floats:
+def box_ious(ones: Floats, others: Floats, crowds: Bools | None = None) -> Floats:
     """Returns pairwise IoUs of 2-D or 3-D boxes, (one, other).
 
     Args:
@@ -336,11 +322,7 @@ def detection_scores(
 ) -> list[LabelScore]:
     """Returns the rows of one label of one case.
 
-    Args:
-        label: Its name.
-        found: Its candidates, judged.
-        metrics: Which of "detection_score", "n_reference_lesions", "false_negatives" and "detection_recall".
-        status: Of a case that failed; otherwise as in `LabelScore`, and of a candidate its own.
+    The status is as in `LabelScore`, and of a candidate its own, unless that of a failed case is given.
     """
     scores = []
     if "detection_score" in metrics:
@@ -378,7 +360,7 @@ def false_negatives(found: Detections) -> float:
     return float(found.missed)
 
 
-@metric(kind="detection", title="Detection recall", higher_is_better=True, best=1.0, worst=0.0, source=LUNA16)
+@share_metric(kind="detection", title="Detection recall", source=LUNA16)
 def detection_recall(found: Detections) -> float:
     """The share of a case's findings that some candidate hit, at any confidence.
 
@@ -387,7 +369,7 @@ def detection_recall(found: Detections) -> float:
     return ratio(found.lesions - found.missed, found.lesions)
 
 
-_curve = partial(summary, needs=("detection_score", "n_reference_lesions"), higher_is_better=True, best=1.0)
+_curve = partial(share_summary, needs=("detection_score", "n_reference_lesions"))
 
 
 def _weighed_points(area: Callable[..., Floats]) -> Callable[..., Callable[[Floats], Floats] | None]:
@@ -468,7 +450,7 @@ def average_precision(rows: ScoreTable) -> float:
     return _curve_value(rows, _precision_recall_area)
 
 
-def _hits_and_misses(rows: ScoreTable) -> npt.NDArray[np.float64]:
+def _hits_and_misses(rows: ScoreTable) -> Floats:
     """Returns what each row adds: hits, false candidates, findings to hit, (row, 3)."""
     candidate = rows.metric == "detection_score"
     hit, false = candidate & (rows.status == "hit"), candidate & (rows.status == "false")
@@ -501,10 +483,7 @@ class _Points(NamedTuple):
 
 
 def _make_judge(rows: ScoreTable, area: Callable[[_Points], Floats]) -> Callable[[Floats], Floats]:
-    """Returns a judge: weights (resample, row) to label means, (resample,).
-
-    Labels without findings are left out; NaN where none has any.
-    """
+    """Returns a judge: weights (resample, row) to means over labels with findings, (resample,)."""
     cases, first = np.unique(rows.case, return_index=True)
     silent = rows.cases - cases.size
     points = [_points_of(rows, np.flatnonzero(rows.label == label)) for label in np.unique(rows.label)]
@@ -522,7 +501,7 @@ def _make_judge(rows: ScoreTable, area: Callable[[_Points], Floats]) -> Callable
     return judge
 
 
-def _points_of(rows: ScoreTable, places: npt.NDArray[np.intp]) -> Callable[[Floats, Floats], _Points]:
+def _points_of(rows: ScoreTable, places: Places) -> Callable[[Floats, Floats], _Points]:
     """Returns a function from weights to one label's points.
 
     Weights are those of hits and false candidates, (resample, row), and of scans. Cases whose findings are not known

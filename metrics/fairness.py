@@ -8,25 +8,22 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats, Places
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed
 
 UNKNOWN_GROUPS = frozenset({"", "-1"})
 """What stands in an attribute where nothing is known of the case; FairSeg writes -1."""
 
 _equity = partial(
-    summary,
-    higher_is_better=True,
-    best=1.0,
+    share_summary,
     source="FairSeg (Tian et al., ICLR 2024, arXiv 2311.02189) and its code",
     parameter="attribute of the cases",
     parameter_is_text=True,
     at_once=True,
 )
-
-Floats = npt.NDArray[np.float64]
 
 
 class _Groups(NamedTuple):
@@ -88,10 +85,7 @@ def _by_deviation(groups: _Groups) -> Floats:
 
 
 def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[[_Groups], Floats]) -> Weighed:
-    """Returns a judge: weights (resample, row) to scores, (resample,).
-
-    A resample with fewer than two groups has NaN.
-    """
+    """Returns a judge: weights (resample, row) to scores; NaN of fewer than two groups."""
     means, at = case_means(rows, metric)
     names, member = np.unique(rows.attributes.get(attribute, np.zeros(rows.value.size, "U1"))[at], return_inverse=True)
     groups = [index for index, name in enumerate(names) if str(name) not in UNKNOWN_GROUPS]
@@ -110,11 +104,8 @@ def _make_judge(rows: ScoreTable, metric: str, attribute: str, scaled: Callable[
     return judge
 
 
-def case_means(rows: ScoreTable, metric: str) -> tuple[Floats, npt.NDArray[np.intp]]:
-    """Returns cases' means over labels, (case,), with their rows.
-
-    Cases without a value are left out; the others are in the order of their numbers.
-    """
+def case_means(rows: ScoreTable, metric: str) -> tuple[Floats, Places]:
+    """Returns means over labels of cases with a value, (case,), and their rows."""
     chosen = np.flatnonzero((rows.metric == metric) & ~np.isnan(rows.value))
     _, first, owner = np.unique(rows.case[chosen], return_index=True, return_inverse=True)
     means = np.bincount(owner, weights=rows.value[chosen]) / np.bincount(owner)

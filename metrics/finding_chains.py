@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Bools, Floats
 
 MATCHED, END_TO_END = "matched", "end to end"
 
@@ -31,7 +30,7 @@ class ScanFindings:
 
     centres: Floats
     radii: Floats
-    positive: npt.NDArray[np.bool_]
+    positive: Bools
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +100,7 @@ def chain_scores(
 
 def _match_candidates(
     scan: str, truth: ScanFindings, marked: ScanCandidates, least: float
-) -> tuple[Sequence[int], npt.NDArray[np.bool_]]:
+) -> tuple[Sequence[int], Bools]:
     """Returns findings' candidates (-1: none) and which candidates hit any."""
     for what, sizes in (
         ("findings", (len(truth.centres), len(truth.radii), len(truth.positive))),

@@ -13,9 +13,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.registry import metric
-
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Bools, Floats
+from medimg_eval.metrics.declarations import share_metric
 
 KIND = "map"
 
@@ -39,7 +38,7 @@ class LocatedMap:
     weights: Floats
     areas: Floats
     inside: Floats
-    centred: npt.NDArray[np.bool_]
+    centred: Bools
     outlined: float
     whole: float
 
@@ -65,7 +64,7 @@ class LocatedMap:
             ValueError: shapes do not fit, a weight is negative or not finite, or the outline is empty.
         """
         heights, corners = np.asarray(weights, np.float64), np.asarray(places, np.float64) / downsample
-        outline: npt.NDArray[np.bool_] = np.asarray(mask, bool)
+        outline: Bools = np.asarray(mask, bool)
         side: Floats = np.broadcast_to(np.asarray(edge, np.float64), 2) / downsample
         if heights.ndim != 1 or corners.shape != (len(heights), 2) or outline.ndim != 2 or not (side > 0).all():
             raise ValueError(
@@ -79,7 +78,7 @@ class LocatedMap:
         shape = np.array(outline.shape)
         first, last = np.clip(corners, 0, shape), np.clip(corners + side, 0, shape)
         middle = np.floor(corners + side / 2).astype(int)
-        within: npt.NDArray[np.bool_] = np.all((middle >= 0) & (middle < shape), axis=1)
+        within: Bools = np.all((middle >= 0) & (middle < shape), axis=1)
         row, column = np.where(within[:, None], middle, 0).T
         return cls(
             heights,
@@ -91,7 +90,7 @@ class LocatedMap:
         )
 
 
-def _covered_area(outline: npt.NDArray[np.bool_], first: Floats, last: Floats) -> Floats:
+def _covered_area(outline: Bools, first: Floats, last: Floats) -> Floats:
     """Area of the outline in rectangles whose corners need not be whole pixels."""
     sums = np.zeros((outline.shape[0] + 1, outline.shape[1] + 1))
     np.cumsum(np.cumsum(outline, axis=0, dtype=np.float64), axis=1, out=sums[1:, 1:])
@@ -109,7 +108,7 @@ def _covered_area(outline: npt.NDArray[np.bool_], first: Floats, last: Floats) -
     return np.maximum(area, 0.0)
 
 
-_maps = partial(metric, kind=KIND, optional=True, higher_is_better=True, best=1.0, worst=0.0)
+_maps = partial(share_metric, kind=KIND, optional=True)
 
 
 @_maps(title="Pointing game", source=POINTING, value_kind="proportion")

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Array, Floats
 
 
-def quotient(part: Floats, of: npt.NDArray[Any], otherwise: float = math.nan) -> Floats:
+def quotient(part: Floats, of: Array, otherwise: float = math.nan) -> Floats:
     """Returns a ratio, (...), or `otherwise` for zero divisors."""
     ratio: Floats = np.divide(part, of, out=np.full(np.shape(of), otherwise), where=np.asarray(of) > 0)
     return ratio

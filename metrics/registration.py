@@ -11,17 +11,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.registry import ScoreTable, asked_metrics, metric, summary
+from medimg_eval.metrics.arrays import Array, Bools, Floats
+from medimg_eval.metrics.declarations import error_metric
+from medimg_eval.metrics.registry import ScoreTable, asked_metrics, summary
 from medimg_eval.metrics.scores import LabelScore
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Array: TypeAlias = npt.NDArray[Any]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 WHOLE = "all"
 """The label of what is judged of the field and of all points together."""
@@ -76,28 +73,19 @@ def _jacobian_determinant(rows: Sequence[Sequence[Floats]]) -> Floats:
 
 
 def sample_field(field: npt.ArrayLike, places: npt.ArrayLike, order: int = 1) -> Floats:
-    """Field values between voxels, (component, place).
+    """Field values between voxels, (component, place), float64; 0 outside the grid.
 
-    Float64; 0 outside the grid.
-
-    Args:
-        field: (component, *spatial).
-        places: (axes, place) in voxels.
-        order: of the spline: 0 the nearest voxel, 1 linear, 3 cubic.
+    `places` are (axes, place) in voxels; `order` is the spline's: 0 nearest, 1 linear, 3 cubic.
     """
     from scipy.ndimage import map_coordinates
 
     return np.stack([map_coordinates(np.asarray(part, np.float64), places, order=order) for part in np.asarray(field)])
 
 
-def warp_labels(labels: npt.NDArray[Any], displacement: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Moving labels warped onto the fixed grid by nearest voxel.
+def warp_labels(labels: Array, displacement: npt.ArrayLike) -> Array:
+    """Moving labels warped onto the fixed grid by nearest voxel; 0 from outside.
 
-    0 where a voxel comes from outside the moving image.
-
-    Args:
-        labels: integers, on the grid of the moving image.
-        displacement: (axes, *spatial) in voxels, on that of the fixed one.
+    `displacement` is (axes, *spatial) in voxels on the fixed grid.
     """
     from scipy.ndimage import map_coordinates
 
@@ -170,8 +158,8 @@ class RegistrationPair:
         return _known_mean(inside[~np.isnan(inside)])
 
 
-_length = partial(metric, kind="registration", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
-_bending = partial(metric, kind="registration", higher_is_better=False, best=0.0, worst=math.nan, optional=True)
+_length = partial(error_metric, kind="registration", unit="mm", worst="diagonal")
+_bending = partial(error_metric, kind="registration", worst=math.nan, optional=True)
 
 
 @_length(title="TRE", optional=True, source=LEARN2REG)
@@ -254,11 +242,7 @@ def dice_30(rows: ScoreTable) -> float:
 
 
 def registration_scores(pair: RegistrationPair, metrics: Sequence[str]) -> list[LabelScore]:
-    """Scores of one transform, labelled "all", in metrics' order.
-
-    Raises:
-        UsageError: There is no such metric of transforms.
-    """
+    """Scores of one transform, labelled "all", in metrics' order; UsageError for unknown ones."""
     return [
         LabelScore(WHOLE, name, float(definition.function(pair)), "present")
         for name, (definition, _) in registration_metrics(metrics).items()
@@ -266,13 +250,7 @@ def registration_scores(pair: RegistrationPair, metrics: Sequence[str]) -> list[
 
 
 def worst_registration_scores(metrics: Sequence[str], diagonal: float) -> list[LabelScore]:
-    """Scores of status "failed" of a case without a transform.
-
-    Distances are the diagonal of the fixed image, in mm.
-
-    Raises:
-        UsageError: There is no such metric of transforms.
-    """
+    """Scores "failed" of a case without a transform; distances are the fixed image's diagonal."""
     return [
         LabelScore(WHOLE, name, diagonal if definition.worst == "diagonal" else float(definition.worst), "failed")
         for name, (definition, _) in registration_metrics(metrics).items()

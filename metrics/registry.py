@@ -431,15 +431,9 @@ def asked_metrics(
 ) -> dict[str, tuple[Metric, float | None]]:
     """Returns metrics and numeric parameters by the name given.
 
-    Args:
-        metrics: Names, such as "nsd@2".
-        kind: What all of them must judge.
-        what: The same in the plural, for the message.
-        once: Whether to refuse a metric that is named twice.
-
     Raises:
         ValueError: If a metric is named twice, and must not be.
-        UsageError: If there is no such metric of that kind.
+        UsageError: If there is no such metric of that kind, which messages call `what`.
     """
     wanted: dict[str, tuple[Metric, float | None]] = {}
     for name in metrics:

@@ -9,30 +9,25 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Floats, Places
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, summary
-
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.registry import ScoreTable
 
 _HUMANEVAL = "Chen et al. 2021 (arXiv 2107.03374), equation 1"
 _GPASS = "Liu et al. 2024, G-Pass@k (arXiv 2412.13147)"
 
 
 class CaseRepeats(NamedTuple):
-    """One metric's values by case and repeat, means over labels.
+    """One metric's values by case and repeat, means over labels with a value.
 
-    A mean is over the labels of the case that have a value.
-
-    Attributes:
-        values: (case, repeat); NaN where a case has no value.
-        first: (case,): the first row of each case.
+    `values` is (case, repeat), NaN where a case has none; `first`, (case,), is the first row of each case.
     """
 
     values: Floats
-    first: npt.NDArray[np.intp]
+    first: Places
 
 
 def by_repeat(rows: ScoreTable) -> CaseRepeats:
@@ -57,7 +52,7 @@ def spread(rows: ScoreTable) -> tuple[float, float]:
     return float(_row_deviation(means)), math.sqrt(float(_without_gaps(_row_variances(values)[None])[0]))
 
 
-def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -> Floats:
+def case_pieces(rows: ScoreTable, first: Places, values: Floats) -> Floats:
     """Row contributions to cases' sum and count, (row, 2)."""
     added = np.zeros((rows.value.size, 2))
     is_known = ~np.isnan(values)
@@ -65,7 +60,7 @@ def case_pieces(rows: ScoreTable, first: npt.NDArray[np.intp], values: Floats) -
     return added
 
 
-def _count_right(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]]:
+def _count_right(rows: ScoreTable) -> tuple[Floats, Floats, Places]:
     """Returns cases' repeats, right repeats and rows, (case,)."""
     values, first = by_repeat(rows)
     is_known = ~np.isnan(values)
@@ -76,10 +71,7 @@ def _count_right(rows: ScoreTable) -> tuple[Floats, Floats, npt.NDArray[np.intp]
 
 
 def at_least(n: Floats, right: Floats, k: int, least: int) -> Floats:
-    """Probability that k draws hold at least `least` right ones.
-
-    Draws are without replacement; NaN where n < k.
-    """
+    """Probability that k draws without replacement hold `least` right ones; NaN if n < k."""
     from scipy.special import comb
 
     ways = [comb(right, hits) * comb(n - right, k - hits) for hits in range(least, k + 1)]
@@ -124,14 +116,7 @@ def _mean_of(sums: Floats) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-_reliability = partial(
-    summary,
-    needs=(),
-    over="repeats",
-    higher_is_better=True,
-    best=1.0,
-    parameter_is_text=True,
-)
+_reliability = partial(share_summary, needs=(), over="repeats", parameter_is_text=True)
 
 _of_draws = partial(_reliability, parameter="number of draws", check=_repeat_number)
 _inconsistency = partial(_reliability, higher_is_better=False, best=0.0, parameter="metric", parameter_optional=True)
@@ -245,11 +230,7 @@ def _per_repeat(rows: ScoreTable, metric: str = "") -> Floats:
     return added
 
 
-@_inconsistency(
-    title="SD between repeats",
-    source="standard deviation, n - 1",
-    pieces=_per_repeat,
-)
+@_inconsistency(title="SD between repeats", source="standard deviation, n - 1", pieces=_per_repeat)
 def repeat_sd(sums: Floats, metric: str = "") -> Floats:
     """The standard deviation (n - 1) over repeats of the run's mean over cases.
 

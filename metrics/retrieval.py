@@ -43,10 +43,7 @@ class Placed(NamedTuple):
 
 
 def same_reports(reports: Sequence[str]) -> Ranks:
-    """Numbers reports, (report,), so that equal ones share a number.
-
-    Case and spacing do not count.
-    """
+    """Numbers reports, (report,), alike where equal but for case and spacing."""
     numbers: dict[str, int] = {}
     plain = (" ".join(report.split()).casefold() for report in reports)
     return np.array([numbers.setdefault(text, len(numbers)) for text in plain], dtype=np.int64)

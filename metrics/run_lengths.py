@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Bools, Floats, Ints
 from medimg_eval.metrics.proportions import quotient
 
-Runs = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+Runs = Ints
 
 _FINER = 5
 """Outlines are followed on a grid that is so many times finer, as pycocotools does."""
@@ -76,7 +75,7 @@ def coco_runs(segmentation: Any, shape: tuple[int, int]) -> Runs:
     return _join_runs([np.stack([ends[:-1:2], ends[1::2]], axis=1)])
 
 
-def mask_runs(mask: npt.NDArray[Any]) -> Runs:
+def mask_runs(mask: Array) -> Runs:
     """Returns a mask, (row, column), as runs.
 
     >>> mask_runs(np.array([[0, 1], [1, 1]])).tolist()
@@ -85,7 +84,7 @@ def mask_runs(mask: npt.NDArray[Any]) -> Runs:
     return dict(zip(*objects_as_runs(mask != 0), strict=True)).get(1, np.zeros((0, 2), np.int64))
 
 
-def objects_as_runs(numbers: npt.NDArray[Any]) -> tuple[list[int], list[Runs]]:
+def objects_as_runs(numbers: Array) -> tuple[list[int], list[Runs]]:
     """Returns a map's positive numbers, ascending, and their runs.
 
     The map is (row, column).
@@ -103,10 +102,7 @@ def objects_as_runs(numbers: npt.NDArray[Any]) -> tuple[list[int], list[Runs]]:
 
 
 def box_of_runs(runs: Runs, rows: int) -> tuple[int, int, int, int]:
-    """Returns a mask's bounding box: x, y, width, height.
-
-    Zeros for an empty mask; `rows` is the mask's height.
-    """
+    """Returns a mask's bounding box, x, y, width, height; zeros for an empty mask."""
     if not len(runs):
         return 0, 0, 0, 0
     first, last = runs[:, 0], runs[:, 1] - 1
@@ -138,11 +134,8 @@ def shared_pixels(masks: Sequence[Runs], others: Sequence[Runs]) -> Floats:
     return np.rint(shared)
 
 
-def mask_overlaps(masks: Sequence[Runs], others: Sequence[Runs], crowds: npt.NDArray[np.bool_]) -> Floats:
-    """Returns IoUs of masks, (mask, other).
-
-    The union with a crowd is the mask alone, as COCO takes it.
-    """
+def mask_overlaps(masks: Sequence[Runs], others: Sequence[Runs], crowds: Bools) -> Floats:
+    """Returns IoUs of masks, (mask, other); a crowd adds nothing to the union."""
     shared, sizes = shared_pixels(masks, others), areas_of_runs(masks)[:, None]
     union = np.where(crowds[None], sizes, sizes + areas_of_runs(others)[None] - shared)
     return quotient(shared, union, 0.0)

@@ -89,10 +89,7 @@ class Model:
         """
 
     def own_labels(self) -> Mapping[int, str]:
-        """The model's own labels, integer -> name, for `predict`.
-
-        Empty where a task names the labels.
-        """
+        """The model's own labels, integer -> name, for `predict`; empty where tasks name them."""
         return {}
 
     def usage(self) -> Mapping[str, Any]:
@@ -330,9 +327,6 @@ class Reconstructor(Model, ABC):
 
 
 def shown_images(prompt: Prompt) -> list[Image]:
-    """Images of the last turn, without those of exemplars.
-
-    All where it names none.
-    """
+    """Images of the last turn, without those of exemplars; all where it names none."""
     last = prompt.messages[-1].parts if prompt.messages else ()
     return [prompt.images[part] for part in last if isinstance(part, int)] or list(prompt.images)

@@ -40,11 +40,7 @@ class Translation:
         return [self.targets.get(index, 0) for index in range(max(self.classes) + 1)]
 
     def apply(self, labels: Array) -> tuple[Array, dict[str, int]]:
-        """Returns a map in the task's integers; counts dropped voxels.
-
-        Raises:
-            ValueError: the map holds an integer that is no class of the model.
-        """
+        """Returns a map in the task's integers and dropped voxels; ValueError for unknown integers."""
         top = max(self.classes)
         # Only what lies between 0 and the classes can be counted in a table.
         strange = labels.size and (int(labels.min()) < 0 or int(labels.max()) > top)

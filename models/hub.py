@@ -149,10 +149,7 @@ class WithWeights(Model):
         return weights.find(getattr(self, weights.argument), self.name, self.role)
 
     def filled(self, network: Any, weights: Weights, file: str = "", prefix: str = "") -> Any:
-        """Network with loaded weights on the device; UserError where they differ.
-
-        `prefix` stands before the names of its tensors.
-        """
+        """Network with the weights below `prefix`, on the device; UserError where they differ."""
         from medimg_eval.models.networks import load_weights
 
         load_weights(network, self.find(weights) / file, prefix)

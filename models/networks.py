@@ -180,10 +180,7 @@ def load_weights(network: nn.Module, path: Path, prefix: str = "") -> None:
 def kept_beside(path: Path, name: str) -> Tensor | None:
     """Returns a checkpoint's buffer beside weights, such as class names.
 
-    None of any other file. A path is a checkpoint, or the folder of a `fit` run.
-
-    Raises:
-        UserError: there is no such file, or it is no checkpoint.
+    None of any other file. UserError where the path is no checkpoint, or folder of a `fit` run.
     """
     stored = _read_checkpoint(_checkpoint_file(path))
     state = stored.get("state_dict", stored) if isinstance(stored, dict) else {}

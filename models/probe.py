@@ -156,7 +156,10 @@ class Probe(Classifier, RiskModel, Regressor):
             if validation_features
             else f"{self.folds} folds",
             "chosen": chosen,
-            "trials": [{"settings": t.settings, "value": _finite_value(t.value), **t.facts} for t in trials],
+            "trials": [
+                {"settings": t.settings, "value": t.value if math.isfinite(t.value) else None, **t.facts}
+                for t in trials
+            ],
         }
         (folder / SEARCH).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
         ended = {name: fact for name, fact in self.head.facts.items() if name in ("n_iter", "converged", "C", "alpha")}
@@ -329,12 +332,7 @@ class Probe(Classifier, RiskModel, Regressor):
 
 
 def targets_of(prompts: Sequence[Prompt], held: Sequence[Any], asked: str) -> Targets:
-    """Targets that heads learn, of the targets of cases.
-
-    Args:
-        prompts: of the cases; their labels are the names of outputs.
-        held: `Findings`, or of survival `Survival`.
-        asked: the task's capability.
+    """Targets that heads learn, of `Findings`, or of survival `Survival`.
 
     Raises:
         UserError: targets are of another kind, or lack a class.
@@ -391,7 +389,3 @@ def _lesson_batches(lessons: Iterable[Lesson], size: int) -> Iterator[list[Lesso
     each = iter(lessons)
     while some := list(islice(each, size)):
         yield some
-
-
-def _finite_value(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -20,11 +20,7 @@ TOGETHER = 128
 
 
 def device_of(wanted: str) -> str:
-    """Device of a setting; "auto" takes a GPU where there is one.
-
-    Raises:
-        UserError: there is no such device here.
-    """
+    """Device of a setting; "auto" takes a GPU if any; UserError if there is none such."""
     import torch
 
     if wanted == "auto":
@@ -38,11 +34,7 @@ def device_of(wanted: str) -> str:
 
 
 def tokenizer_of(folder: Path) -> Any:
-    """Tokenizer of a folder, by its files or BERT's `vocab.txt`.
-
-    Raises:
-        UserError: it cannot be read.
-    """
+    """Tokenizer of a folder, by its files or BERT's `vocab.txt`; UserError if unreadable."""
     own = (folder / "tokenizer_config.json").is_file()
     return pretrained("AutoTokenizer" if own else "BertTokenizer", folder, "tokenizer")
 
@@ -123,15 +115,7 @@ def quiet() -> Iterator[None]:
 
 
 class NameVectors:
-    """Transformers encoder of names, each computed once.
-
-    Args:
-        folder: with its configuration, weights and tokenizer.
-        longest: tokens that are read of a name.
-
-    Raises:
-        UserError: the folder holds no such model.
-    """
+    """Transformers encoder of names, each computed once; UserError without such a model."""
 
     def __init__(self, folder: Path, device: str, longest: int) -> None:
         self._tokenizer = tokenizer_of(folder)
@@ -139,12 +123,7 @@ class NameVectors:
         self._longest = longest
 
     def of(self, names: Sequence[str], pooling: Literal["first", "mean"] = "first") -> Array:
-        """Returns the vectors of names, float64, (name, feature), each of length 1.
-
-        Args:
-            names: which may be equal.
-            pooling: the vector of the first token, or the mean of all.
-        """
+        """Returns unit vectors of names, float64, (name, feature), of first token or mean."""
         import torch
 
         distinct = sorted(dict.fromkeys(names), key=len)

@@ -182,14 +182,7 @@ class ClassificationTask(TrainsOnPrompts, Task):
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Judges the probabilities of one case.
-
-        Args:
-            case: the case.
-            prediction: a model's answer, or the record of one.
-            metrics: by default those of the task.
-            context: nothing of it matters here.
-        """
+        """Judges the probabilities of one case."""
         record = prediction if isinstance(prediction, Mapping) and "probabilities" in prediction else None
         probabilities = self.accept(case, prediction if record is None else ClassProbabilities.from_record(record))
         pair = Classified(self._truth(case), probabilities, self.exclusive, case.target.read().readers)
@@ -304,9 +297,7 @@ def _of_maps(metric: str) -> bool:
 
 
 def _map_scores(case: Case, said: Mapping[str, float], metrics: Sequence[str]) -> list[LabelScore]:
-    """Scores a case's maps against the outlines of their classes.
-
-    The map is the class's own, or the one that is the same for all classes.
+    """Scores a case's maps, of each class or of all, against their outlines.
 
     NaN, as "no map", where the model gave none. Raises CaseError where the outline cannot be read or is empty.
     """

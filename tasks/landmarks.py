@@ -139,11 +139,7 @@ def check_points_task(task: Any) -> None:
 
 
 def checked_points(case: Case, answer: Any, axes: int, what: str) -> Points:
-    """Returns valid Points; positions are finite, or NaN where not found.
-
-    Raises:
-        CaseError: It is something else; the message names the case.
-    """
+    """Returns Points, finite or NaN where not found; CaseError names the case."""
     if not isinstance(answer, Points):
         raise CaseError(f"case {case.id!r}: expected {what} to be Points, got {type(answer).__name__}")
     positions = np.asarray(answer.positions)

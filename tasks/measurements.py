@@ -30,12 +30,7 @@ from medimg_eval.metrics.scores import BETWEEN
 from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import NOBODY, SCORES, Task
 from medimg_eval.tasks.checks import check_metrics
-from medimg_eval.tasks.landmarks import (
-    check_points_task,
-    checked_points,
-    measured_grid,
-    placed,
-)
+from medimg_eval.tasks.landmarks import check_points_task, checked_points, measured_grid, placed
 
 COBB = ("MT", "PT", "TL")
 

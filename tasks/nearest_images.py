@@ -46,13 +46,7 @@ class Neighbours(NamedTuple):
 
 
 def write_gallery(folder: Path, extractor: str, found: Sequence[Neighbours]) -> None:
-    """Writes `nearest-EXTRACTOR.csv` and `.html` into a run's folder, which then holds training images.
-
-    Args:
-        folder: of the run.
-        extractor: whose features say what is near.
-        found: the nearest first.
-    """
+    """Writes `nearest-EXTRACTOR.csv` and `.html` into a run, which then holds training images."""
     stem = folder / f"nearest-{extractor}"
     with whole(stem.with_suffix(".csv")) as partial, partial.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -62,7 +56,7 @@ def write_gallery(folder: Path, extractor: str, found: Sequence[Neighbours]) -> 
                 guarded,
                 (
                     pair.case,
-                    _relative_path(folder, pair.picture),
+                    pair.picture.relative_to(folder).as_posix(),
                     pair.train,
                     f"{pair.distance:.6g}",
                     f"{pair.beyond:.4f}",
@@ -102,7 +96,3 @@ def _image_html(read: Callable[[], Image]) -> str:
     stream = io.BytesIO()
     picture.save(stream, "PNG")
     return f'<img alt="" src="data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}">'
-
-
-def _relative_path(folder: Path, file: Path) -> str:
-    return file.relative_to(folder).as_posix()

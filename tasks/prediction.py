@@ -39,11 +39,6 @@ OF_A_TRUTH = ("judge", "shots", "guides", "expected", "splits", "card", "facts",
 def output_of(wrapper: type, wanted: str | None, *, asked: bool) -> str:
     """Output that a model of some class is asked for.
 
-    Args:
-        wrapper: the class.
-        wanted: the output that was named, if any.
-        asked: whether there is a question, which only answers have.
-
     Raises:
         UsageError: there is no such output, or the class lacks the method for it, or for all.
     """

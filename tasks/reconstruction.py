@@ -303,11 +303,7 @@ class ReconstructionTask(Task):
         return Prompt(case.id, images)
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Array:
-        """Checks shape and numbers; cuts oversized slices to the middle.
-
-        Returns:
-            Float32, or complex64, shaped like the reference.
-        """
+        """Checks shape and numbers, cut to the reference's middle: float32 or complex64."""
         return _check_shape(case, answer, case.target.geometry().shape, what)
 
     def panels(self, case: Case) -> list[Panel]:

@@ -81,10 +81,7 @@ class RegressionTask(TrainsOnPrompts, Task):
 
     @cached_property
     def names(self) -> list[str]:
-        """Output names; MissingDataError where their file is absent.
-
-        UserError where any other is wrong.
-        """
+        """Output names; MissingDataError where their file is absent, UserError for other faults."""
         if not isinstance(self.outputs, str):
             return list(self.outputs)
         return _check_names(
@@ -155,14 +152,7 @@ class RegressionTask(TrainsOnPrompts, Task):
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Puts each number beside the one that is true.
-
-        Args:
-            case: the case.
-            prediction: a model's answer, or the record of one.
-            metrics: by default those of the task.
-            context: nothing of it matters here.
-        """
+        """Puts each number beside the one that is true."""
         stored_values = prediction.get("values") if isinstance(prediction, Mapping) else None
         values = self.accept(case, stored_values if isinstance(stored_values, Mapping) else prediction)
         truth, wanted = self._truth(case), self.case_metrics if metrics is None else metrics

@@ -29,13 +29,7 @@ PAIR = "pair"
 
 @dataclass(frozen=True, eq=False)
 class Embedded:
-    """Vectors of a pair.
-
-    Attributes:
-        image: float32, (feature,).
-        report: float32, (feature,).
-        cut: whether the report is longer than what the model reads, so that its end does not count.
-    """
+    """Vectors of a pair, float32, (feature,); `cut` if a report's end does not count."""
 
     image: Array
     report: Array
@@ -92,11 +86,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
         check_metrics(self, "retrieval")
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """Shows the images, then the report.
-
-        Raises:
-            CaseError: there is no image, or not exactly one report.
-        """
+        """Shows the images, then the report; CaseError unless there are images and one report."""
         if not images:
             raise CaseError(f"case {case.id!r} shows no image, so there is nothing to find its report by")
         return Prompt(case.id, images, messages=(Message("user", (*range(len(images)), _single_report(case))),))
@@ -114,11 +104,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
         return list(zip(vectors[: len(texts)], vectors[len(texts) :], cuts, strict=True))
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> Embedded:
-        """Checks `Embedded` or two vectors of equal length, not zero.
-
-        Raises:
-            CaseError: it is something else.
-        """
+        """Checks `Embedded` or two vectors of equal length, not zero; CaseError for others."""
         if isinstance(answer, Embedded):
             answer = (answer.image, answer.report, answer.cut)
         if not isinstance(answer, Sequence) or len(answer) not in (2, 3):
@@ -132,11 +118,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
         return Embedded(image, report, bool(answer[2]) if len(answer) == 3 else False)
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
-        """Ranks all stored predictions; failures are left out of the gallery.
-
-        Raises:
-            UserError: vectors cannot be read, or are not of one length.
-        """
+        """Ranks all stored predictions, without failures; UserError for vectors that do not fit."""
         reports: dict[str, str] = {}
         for case in cases:
             with suppress(CaseError):  # the case says so itself, when it is asked
@@ -172,11 +154,7 @@ class RetrievalTask(TrainsOnPrompts, Task):
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Judges one pair by its ranks among all stored ones.
-
-        Raises:
-            CaseError: it is none of them.
-        """
+        """Judges one pair by its ranks among all stored ones; CaseError for others."""
         placed = context.shared.placed.get(case.id) if isinstance(context.shared, Ranks) else None
         if placed is None:
             raise CaseError(f"case {case.id!r} has no rank: it is not among the stored predictions that were ranked")

@@ -164,11 +164,7 @@ class Guides:
 
 
 def guides_of(settings: Mapping[str, Any] | None) -> Guides | None:
-    """Reads a task's `guides`; None where it has none.
-
-    Raises:
-        UsageError: there is no such setting, or a value is invalid.
-    """
+    """Reads a task's `guides`; None where it has none, UsageError for invalid ones."""
     if settings is None:
         return None
     if not isinstance(settings, Mapping):
@@ -252,10 +248,7 @@ class SegmentationTask(Task):
 
     @property
     def asked(self) -> Mapping[str, Any]:
-        """Kind of answer, which identifies the run.
-
-        Probabilities and numbered objects are other answers than a label map.
-        """
+        """Kind of answer, part of the run's id: probabilities and numbered objects are others."""
         return {"probabilities": True} if self._soft else {"numbered": True} if self._numbered else {}
 
     @cached_property
@@ -527,10 +520,7 @@ class SegmentationTask(Task):
             raise UsageError(f"task {self.name!r}: {error}") from error
 
     def _spacing(self, case: Case, reference: Mask) -> tuple[float, ...]:
-        """Spacing of reference or image; 1 where pixels are counted.
-
-        NaN where neither states a physical size.
-        """
+        """Spacing of reference or image; 1 where pixels count, NaN without physical size."""
         axes = reference.labels.ndim
         if self.units == "pixel":
             return (1.0,) * axes

@@ -138,14 +138,7 @@ class SurvivalTask(TrainsOnPrompts, Task):
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Pairs predictions with outcomes; every score is of a run.
-
-        Args:
-            case: the case.
-            prediction: a model's answer, or the record of one.
-            metrics: by default those of the task.
-            context: nothing of it matters here.
-        """
+        """Pairs predictions with outcomes; every score is of a run."""
         stored_risk = prediction.get("risk") if isinstance(prediction, Mapping) else None
         risks = self.accept(case, stored_risk if isinstance(stored_risk, Mapping) else prediction)
         survival = {time: risks[at_horizon(time)] for time in self.horizons if at_horizon(time) in risks}

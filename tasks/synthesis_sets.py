@@ -40,13 +40,7 @@ NAMED = 3
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture of a set, as extractors are shown it.
-
-    Attributes:
-        name: for messages.
-        reference: a file, or what reads it.
-        optional: whether it is left out, and counted, where it cannot be read; the others end the scoring.
-    """
+    """A picture of a set, of a file or a reader; optional ones may be unreadable."""
 
     name: str
     reference: Any
@@ -73,11 +67,7 @@ class Picture:
             raise self._error(error) from error
 
     def read(self) -> Image:
-        """Reads the image.
-
-        Raises:
-            UserError: it cannot be read; a CaseError where it is optional.
-        """
+        """Reads the image; UserError where it cannot be, CaseError where it is optional."""
         reference = ImageFile(self.reference) if isinstance(self.reference, Path) else self.reference
         try:
             image: Image = reference.read()
@@ -143,13 +133,7 @@ def subjects_of(shown: Sequence[Shown], provider: str, evidence: Evidence) -> It
 
 
 class JudgedSets(NamedTuple):
-    """Scores of the pictures of a run as a set.
-
-    Attributes:
-        scores: by metric, finding and group.
-        notes: what readers of a table must know of them.
-        nearest: by extractor that looks for copies, the pictures that come nearest to a training image.
-    """
+    """Scores of a run's pictures as a set, notes, and pictures nearest to training."""
 
     scores: list[SetScore]
     notes: list[str]
@@ -158,14 +142,7 @@ class JudgedSets(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SynthesisSets:
-    """All pictures of a run with their features, for set scores.
-
-    Attributes:
-        task: how they are judged.
-        real: set -> its pictures.
-        made: the pictures that were made.
-        evidence: features of all of them.
-    """
+    """All pictures of a run with their features, for set scores."""
 
     task: SynthesisTask
     real: Mapping[str, Sequence[Shown]]
@@ -341,7 +318,7 @@ class ExtractedSets:
 
     def _set(self, part: str, chosen: Callable[[Case], bool] | None) -> ImageSet:
         cases = [case for _, case, _ in self.kept[part]]
-        rows = _chosen_indices(cases, chosen)
+        rows = np.array([index for index, case in enumerate(cases) if chosen is None or chosen(case)], dtype=np.intp)
         if chosen is not None and 0 < self.task.drawn < len(rows):
             owners = np.unique([cases[row].patient or cases[row].id for row in rows.tolist()], return_inverse=True)
             rng = np.random.default_rng(self.task.seed)
@@ -377,10 +354,6 @@ class ExtractedSets:
 
 PROMPT = "prompt"
 """How the owner of a prompt's features begins; the case follows."""
-
-
-def _chosen_indices(cases: Sequence[Case], chosen: Callable[[Case], bool] | None) -> Array:
-    return np.array([index for index, case in enumerate(cases) if chosen is None or chosen(case)], dtype=np.intp)
 
 
 def _shorten_names(found: set[str]) -> str:

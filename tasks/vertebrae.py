@@ -104,11 +104,7 @@ class VertebraTask(TrainsOnPrompts, Task):
         )
 
     def context(self, cases: Sequence[Case], predictions: Mapping[str, Any], evidence: Evidence) -> Context:
-        """Grades all stored predictions.
-
-        Raises:
-            UserError: the support vector machine has nothing to be fitted on.
-        """
+        """Grades all stored predictions; UserError where no support vector machine can be fitted."""
         cases_by_id = {case.id: case for case in cases}
         losses = {
             name: _height_loss(prediction)

@@ -145,10 +145,7 @@ class VolumeSlice(Picture):
         return digest([super().key(), self.plane, self.share, self.window], 40)
 
     def read(self) -> Image:
-        """Cuts the slice, reading its volume unless cached.
-
-        Raises as `Picture.read` does.
-        """
+        """Cuts the slice, reading its volume unless cached; raises as `Picture.read` does."""
         volume, window = _LAST.volume_of(self)
         try:
             pixels, step = cut_slice(volume, self.plane, self.share, self.window or window)
@@ -192,10 +189,7 @@ _LAST = _LastVolume()
 
 
 def checked_volume(given: Any, what: str, *, videos: bool = False) -> Image:
-    """Returns a volume of one channel; raises CaseError for anything else, or where no value is finite.
-
-    With `videos` frames of three channels are taken, too.
-    """
+    """Returns a volume of one channel, or video frames of three; CaseError otherwise."""
     channels = (1, 3) if videos else (1,)
     if not isinstance(given, Image) or given.array.ndim != 4 or given.array.shape[0] not in channels:
         got = f"shape {given.array.shape}" if isinstance(given, Image) else type(given).__name__
@@ -211,15 +205,8 @@ def checked_volume(given: Any, what: str, *, videos: bool = False) -> Image:
 def cut_slice(volume: Image, plane: str, share: float, window: tuple[float, float]) -> tuple[Array, float]:
     """Returns a slice, uint8 (row, column), and its pixel size in mm.
 
-    The volume is in RAS; the slice's pixels are square.
-
-    Rows run from superior or anterior, columns from left or posterior.
-
-    Args:
-        volume: (1, i, j, k), turned to RAS.
-        plane: one of `PLANES`.
-        share: where it lies across the plane, 0 to 1.
-        window: values that become black and white.
+    Pixels are square; rows run from superior or anterior, columns from left or posterior. The volume, (1, i, j, k), is
+    in RAS; `share`, 0 to 1, is where across the plane the slice lies, `window` the values that become black and white.
     """
     from PIL import Image as Pictures
 

@@ -50,11 +50,7 @@ def device_of(accelerator: str) -> torch.device:
 
 
 class Batches:
-    """Asks prompts in batches that fit memory; after failures singly.
-
-    Args:
-        ask: gives one answer per prompt.
-    """
+    """Asks prompts in batches that fit memory; after failures singly."""
 
     def __init__(self, ask: Callable[[Sequence[Prompt]], Sequence[Any]]) -> None:
         self._ask = ask

@@ -149,10 +149,7 @@ def _is_layout(key: Any, value: Any) -> bool:
 
 
 def code_identity(wrapper: type) -> str | None:
-    """Hash of a user's wrapper code; ours is recorded by version.
-
-    It is that of the file, or of the source where the code was typed in.
-    """
+    """Hash of the file or source of a user's wrapper; ours is recorded by version."""
     module = wrapper.__module__
     if module.partition(".")[0] == __name__.partition(".")[0]:
         return None

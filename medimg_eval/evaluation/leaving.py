@@ -38,12 +38,7 @@ class Data(Protocol):
 
 
 def permitted_by(card: MayLeave, said: MayLeave) -> str:
-    """Source of permission to send data: "card", "command line" or "".
-
-    Args:
-        card: what the card of the data says.
-        said: what the user says; `no` also holds where the card says yes.
-    """
+    """Source of permission to send data: "card", "command line" or ""; a `no` always holds."""
     if "no" in (card, said):
         return ""
     if card == "yes":
@@ -52,9 +47,7 @@ def permitted_by(card: MayLeave, said: MayLeave) -> str:
 
 
 def permit(data: Data, said: Any, role: str, name: str, asked: Any, what: Sequence[str]) -> list[Sent]:
-    """Returns what would leave this machine, one entry per server.
-
-    None for what stays here.
+    """Returns what would leave this machine, one entry per server; none for what stays.
 
     `said` is `may_leave=` of the command, None where nothing is said. What is asked, of a `role` such as `model` or
     `judge`, is a model or a logger of Lightning's; `what` is sent to it, such as `images`.
@@ -82,10 +75,7 @@ def permit(data: Data, said: Any, role: str, name: str, asked: Any, what: Sequen
 
 
 def note_sent(run: Run, sent: Sequence[Sent], trials: int) -> None:
-    """Notes in the manifest what goes where, before sending.
-
-    `trials`: of how many cases, at most.
-    """
+    """Notes in the manifest, before sending, what of how many cases goes where."""
     before = run.manifest.get("sent", [])
     new = [entry for sent_entry in sent if (entry := {**sent_entry, "trials": trials}) not in before]
     if new:

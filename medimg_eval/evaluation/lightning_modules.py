@@ -45,10 +45,7 @@ class Trainable(Protocol):
 class FitModule(pl.LightningModule):
     """AdamW with a cosine schedule; validation asks the model as `test` does.
 
-    Args:
-        task: whose `monitor` metric validation follows.
-        model: an `nn.Module` that is `Trainable`.
-        also: further metrics of cases that validation logs.
+    It follows the task's `monitor`, and logs the metrics of `also`.
     """
 
     def __init__(
@@ -129,11 +126,7 @@ def _cosine_schedule(steps: int, warmup: int) -> Callable[[int], float]:
 
 
 class EvaluationModule(pl.LightningModule):
-    """Lets a `Predictor` ask about each batch.
-
-    Args:
-        asker: its model, when that is an `nn.Module`, is moved to the device by Lightning.
-    """
+    """Lets a `Predictor` ask about each batch; Lightning moves its model to the device."""
 
     def __init__(self, asker: Predictor) -> None:
         super().__init__()

@@ -114,16 +114,8 @@ class _Left(NamedTuple):
 class _Stage:
     """One provider at work on one run.
 
-    Attributes:
-        source: the provider.
-        run: where lines go.
-        stack: on which it is lent.
-        asked: how much it was shown.
-        most: subjects at once, once more did not fit into memory.
-        shared: what all subjects have in common.
-        identity: of the source, with that.
-        words: by key, of a judge what it was asked.
-        causes: of failures that were told.
+    `most` is how many subjects it takes at once, once more did not fit into memory; `words` are, by key, what a judge
+    was asked; `causes` those of failures that were told.
     """
 
     source: Source
@@ -336,11 +328,7 @@ def judge_source(
 ) -> tuple[Source, dict[str, Any]]:
     """Judge as source of evidence, with its identity for the manifest.
 
-    Args:
-        judge: what it is made of.
-        trainer: settings of which `accelerator` and `precision` count.
-        seed: of the run, for a judge that draws what it says.
-        permitted: raises before it is loaded where it must not be asked, and notes what it is sent.
+    `permitted` raises before it is loaded where it must not be asked, and notes what it is sent.
     """
     precision = str(trainer.get("precision", "32-true"))
     identity = judge.identity

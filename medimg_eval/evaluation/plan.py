@@ -212,11 +212,7 @@ def _wanted_trials(named: Sequence[str], tested: Sequence[frozenset[str]], setti
 
 @contextmanager
 def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
-    """Reopens a run for scoring, by a task with its cases.
-
-    Raises:
-        UserError: the run's data have changed, it is not done, or it is in use.
-    """
+    """Reopens a run for scoring; UserError where its data changed, unfinished or in use."""
     manifest = read_manifest(folder / "manifest.json")
     task = task.with_view(manifest.get("view", ""))
     folds, every, tested = _by_fold(task)
@@ -245,11 +241,7 @@ def reopen(folder: Path, task: Task, settings: Settings) -> Iterator[Plan]:
 
 
 def _by_fold(task: Task, repeats: int = 1) -> tuple[list[Task], Sequence[Case], list[frozenset[str]]]:
-    """Task by fold, all tested cases, and each fold's ids.
-
-    Raises:
-        UsageError: folds are the repeats, and others are asked for.
-    """
+    """Task by fold, all tested cases, and each fold's ids; UsageError for further repeats."""
     folds = list(task.folds().values())
     if not folds:
         return [], task.cases("test"), []
@@ -265,8 +257,7 @@ def _required_providers(
 ) -> tuple[list[Sent], dict[str, Source]]:
     """The providers that metrics require, and what they send to other machines.
 
-    Raises:
-        UserError: one cannot be asked, before any model is loaded; all that is missing is named.
+    Raises UserError, before any model is loaded, that names all that is missing.
     """
     if not task.has_truth:
         return [], {}
@@ -310,11 +301,7 @@ def refuse_form(task: Task, run: Run) -> None:
 
 
 def _plan_conditions(task: Task, asked: Sequence[Condition], noted: Manifest) -> dict[str, Condition]:
-    """Conditions by key: those that are asked for, and those of earlier starts.
-
-    Raises:
-        UsageError: the task has no such condition, or one of that key and other settings was asked before.
-    """
+    """Conditions by key, of this and earlier starts; UsageError where unknown or changed."""
     by_key = {key: Condition(**fields) for key, fields in noted.get("conditions", {}).items()}
     for condition in asked:
         UsageError.refuse_unknown(f"task {task.name!r} has no condition", task.conditions(), condition.name)
@@ -336,11 +323,7 @@ def refuse_repeats(task: Task, model: ModelSpec, repeats: int) -> None:
 
 
 def _check_model(plan: Plan) -> list[Sent]:
-    """Loads the model before the run's record may change.
-
-    Returns:
-        What it sends to other machines.
-    """
+    """Loads the model before the run's record changes; returns what it sends elsewhere."""
     task, spec = plan.task, plan.first_asked
     cases = cases_of(plan.cases, plan.left)
     task.check_data(cases)

@@ -195,7 +195,9 @@ class Predictor:
         }
         notes: dict[Trial, list[str]] = {}
         shown_images: dict[Trial, list[str]] = {}
-        for (case, prompt), answer in zip(prompts, self._ask([prompt for _, prompt in prompts]), strict=True):
+        for (case, prompt), answer in zip(
+            prompts, self._batches.answers([prompt for _, prompt in prompts]), strict=True
+        ):
             trial = self._trial(case)
             results[trial] = answer if isinstance(answer, Failure) else self._keep(trial, case, answer)
             # Of an answer: such as classes that a translation has dropped.
@@ -217,9 +219,6 @@ class Predictor:
                     self.scorer.submit(due)
         self.seconds = time.perf_counter() - self._begun
 
-    def _ask(self, prompts: Sequence[Prompt]) -> Sequence[Any]:
-        return self._batches.answers(prompts)
-
     def _count(self, seconds: float) -> None:
         self.seconds_in_model += seconds
 
@@ -236,13 +235,7 @@ class Predictor:
 
 
 def ask_here(asker: Predictor, batches: Counted[Sequence[PreparedCase]], trainer: Mapping[str, Any]) -> None:
-    """Asks in this process without Lightning, saving its import time.
-
-    Args:
-        asker: asks.
-        batches: of prompts.
-        trainer: the trainer's settings, of which `accelerator` and `precision` count.
-    """
+    """Asks in this process without Lightning, saving its import time."""
     with _ready_model(asker.model, trainer):
         asker.start()
         frozen = is_frozen()

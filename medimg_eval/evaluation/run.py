@@ -292,10 +292,7 @@ class Run:
         return {name: value for name, value in stored.items() if not isinstance(value, Path) or value.is_file()}
 
     def digests(self) -> dict[str, str]:
-        """Trial id -> hash of its prediction; later ones join.
-
-        What is appended later enters the same mapping.
-        """
+        """Trial id -> hash of its prediction; what is appended later enters it, too."""
         digests = self._digests
         for name, stored in self._predictions().stored.items():
             if isinstance(stored, Mapping):

@@ -67,12 +67,7 @@ class ScoreKeys:
         return [name for (_, needs, of_set), names in self._groups.items() if not (needs or of_set) for name in names]
 
     def of(self, trial: Trial, metrics: Iterable[str] | None = None) -> dict[str, list[str]]:
-        """Key -> metrics that rest on it, for a predicted trial.
-
-        Args:
-            trial: the trial.
-            metrics: those that are asked for; None for all.
-        """
+        """Key -> metrics that rest on it, for a predicted trial; None asks for all."""
         keys: dict[str, list[str]] = {}
         chosen = None if metrics is None else frozenset(metrics)
         digest = self._digests[trial.id]

@@ -75,10 +75,7 @@ def lost_shards(folder: Path, every: Sequence[Case], unasked: Collection[Trial])
 
 
 def left_to(folder: Path, every: Sequence[Case], unasked: Collection[Trial]) -> str:
-    """Shards left to ask, such as "shards 3/16 and 7/16".
-
-    "" where there are none.
-    """
+    """Shards left to ask, such as "shards 3/16 and 7/16"; "" where there are none."""
     unfinished = lost_shards(folder, every, unasked)
     return f"shard{'s' if len(unfinished) > 1 else ''} {', '.join(map(str, unfinished))}" if unfinished else ""
 

@@ -100,10 +100,7 @@ def session_limit(steps: Sequence[Step]) -> tuple[str, str] | None:
 
 
 def total_usage(steps: Sequence[Step]) -> dict[str, Any] | None:
-    """Tokens of all replies together, as inspect counts them; None where none reports any.
-
-    Cached tokens are no part of those read, as they are in ours.
-    """
+    """Tokens of all replies, as inspect counts them, without cached ones; None if unreported."""
     usages = [usage for step in steps if step["kind"] == "model" and (usage := step.get("usage"))]
     if not any(usage.get(name) is not None for usage in usages for name in ("input", "output")):
         return None

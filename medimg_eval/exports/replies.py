@@ -199,11 +199,7 @@ def _first_repeats(run: RunResults, task: Task) -> Iterator[Reply]:
 
 
 def _ordered_replies(run: RunResults, task: Task) -> Iterator[Reply]:
-    """Replies of a run in case order, asked as published.
-
-    Raises:
-        UserError: its predictions are no texts.
-    """
+    """Replies of a run in case order, asked as published; UserError unless texts."""
     scores: dict[tuple[str, int], dict[str, float]] = {}
     table = run.scores[run.scores["condition"] == ""]
     rows: list[dict[Any, Any]] = table.dropna(subset=["value"]).to_dict("records")

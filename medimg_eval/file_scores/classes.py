@@ -42,7 +42,9 @@ def class_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
     right = columns_of(references, ROLES, wanted["columns"])
     tables = {path: read_table(path) for path in {references, *files.values()}}
     roles = {name: columns_of(path, ROLES, wanted["columns"]) for name, path in files.items()}
-    class_names = {name: _class_columns(tables[path], roles[name], wanted) for name, path in files.items()}
+    class_names = {
+        name: numeric_columns(tables[path], {*roles[name].values(), wanted["by"]}) for name, path in files.items()
+    }
     probability = any("probability" in held for held in roles.values())
     task = _class_settings(tables[references], right, class_names, probability, references)
     models = {}
@@ -59,11 +61,6 @@ def class_candidates(wanted: Mapping[str, Any]) -> list[Candidate]:
         Candidate(task_, models[name], dict.fromkeys(row.text(roles[name]["case"]) for row in tables[path]))
         for name, path in files.items()
     ]
-
-
-def _class_columns(rows: Sequence[Row], roles: Mapping[str, str], wanted: Mapping[str, Any]) -> list[str]:
-    """The columns of numbers that have no role: those of classes."""
-    return numeric_columns(rows, {*roles.values(), wanted["by"]})
 
 
 def _class_settings(

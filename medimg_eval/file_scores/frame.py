@@ -60,11 +60,7 @@ def task_config(family: str, kind: str, layout: Mapping[str, Any], **settings: A
 
 
 def named_files(key: str, value: Any) -> dict[str, Path]:
-    """Files or folders by table names, given or by stem.
-
-    Raises:
-        UsageError: two of them have the same name.
-    """
+    """Files or folders by table names, given or by stem; UsageError for equal names."""
     if not value or (isinstance(value, str) and not value.strip()):
         raise UsageError(f"{key}= is empty; name a file or folder, a list of them, or names with them: {{mine: a}}")
     if isinstance(value, Mapping):

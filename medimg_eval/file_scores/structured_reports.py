@@ -26,11 +26,6 @@ def with_tables(kind: str, files: Mapping[str, Path], wanted: Mapping[str, Any])
 
     The tables are written beside the runs, so that what was read can be looked at.
 
-    Args:
-        kind: the key of `score` that named them.
-        files: by model.
-        wanted: the config of `score`.
-
     Raises:
         UsageError: there are such reports, and no references.
         UserError: a folder holds no report, or two of one case.

@@ -6,15 +6,15 @@ import math
 from collections.abc import Callable
 from functools import partial
 from itertools import combinations
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.registry import ScoreTable, summary
+from medimg_eval.metrics.arrays import Array, Floats, Ints
+from medimg_eval.metrics.declarations import error_summary, share_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.scores import BETWEEN
-
-Array: TypeAlias = npt.NDArray[Any]
 
 BOTH = ("measured_reference", "measured")
 
@@ -98,9 +98,8 @@ def bland_altman(reference: npt.ArrayLike, prediction: npt.ArrayLike) -> BlandAl
     return BlandAltman(bias, bias - reach, bias + reach)
 
 
-_pairwise = partial(summary, needs=BOTH, higher_is_better=True, best=1.0)
-_deviation = partial(summary, higher_is_better=False, best=0.0)
-_difference = partial(_deviation, needs=BOTH)
+_pairwise = partial(share_summary, needs=BOTH)
+_difference = partial(error_summary, needs=BOTH)
 
 
 @_difference(title="SMAPE", unit="%", source="AASCE challenge (MICCAI 2019)")
@@ -170,7 +169,7 @@ def bland_altman_high(rows: ScoreTable) -> float:
     return _mean_over_labels(rows, lambda pairs: bland_altman(*pairs.T).high)
 
 
-@_deviation(
+@error_summary(
     needs=("measured", "measured_by_reader"),
     title="Model to readers",
     source="mean absolute deviation; compare with the band of the readers",
@@ -191,7 +190,7 @@ def reader_deviation(rows: ScoreTable) -> float:
     return float(np.mean(deviations)) if deviations else math.nan
 
 
-@_deviation(needs=("measured_by_reader",), title="Inter-reader", source="mean absolute deviation between readers")
+@error_summary(needs=("measured_by_reader",), title="Inter-reader", source="mean absolute deviation between readers")
 def inter_reader(rows: ScoreTable) -> float:
     """The inter-reader variability: the mean absolute deviation of pairs of readings by different readers.
 
@@ -201,7 +200,9 @@ def inter_reader(rows: ScoreTable) -> float:
     return _within_pairs(rows, same=False)
 
 
-@_deviation(needs=("measured_by_reader",), title="Intra-reader", source="mean absolute deviation of repeated readings")
+@error_summary(
+    needs=("measured_by_reader",), title="Intra-reader", source="mean absolute deviation of repeated readings"
+)
 def intra_reader(rows: ScoreTable) -> float:
     """The intra-reader variability: the mean absolute deviation of pairs of readings by the same reader.
 
@@ -211,9 +212,7 @@ def intra_reader(rows: ScoreTable) -> float:
     return _within_pairs(rows, same=True)
 
 
-def aligned(
-    rows: ScoreTable, metrics: tuple[str, ...]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], npt.NDArray[np.float64]]:
+def aligned(rows: ScoreTable, metrics: tuple[str, ...]) -> tuple[Ints, npt.NDArray[np.str_], Floats]:
     """Puts the values of several metrics side by side.
 
     Args:

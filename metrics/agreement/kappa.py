@@ -6,9 +6,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Floats
 
 
 def cohen_kappa(one: Sequence[float], other: Sequence[float]) -> float:

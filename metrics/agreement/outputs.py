@@ -14,12 +14,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats, Ints, Places
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
 from medimg_eval.metrics.weighing import OfRows
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
 
 OUTPUT_SETS = "output_sets"
 """The fact that names sets of outputs: name -> outputs."""
@@ -51,7 +50,7 @@ class Outputs(NamedTuple):
     """
 
     names: npt.NDArray[np.str_]
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     reference: Floats
     prediction: Floats
     known: Bools
@@ -83,11 +82,11 @@ def outputs_of(rows: ScoreTable, wanted: Sequence[str] | None = None) -> Outputs
 
 class _Matrix(NamedTuple):
     names: npt.NDArray[np.str_]
-    rows: npt.NDArray[np.int64]
+    rows: Ints
     values: Floats
 
 
-def _value_matrix(rows: ScoreTable, places: npt.NDArray[np.int64]) -> _Matrix:
+def _value_matrix(rows: ScoreTable, places: Ints) -> _Matrix:
     """Values as (case, output), NaN where absent, with cases' rows."""
     if not places.size:
         return _Matrix(np.zeros(0, "U1"), places, np.zeros((0, 0)))
@@ -109,9 +108,7 @@ def _value_matrix(rows: ScoreTable, places: npt.NDArray[np.int64]) -> _Matrix:
     return _Matrix(names[order], places[first], values)
 
 
-def _scale_outputs(
-    names: npt.NDArray[np.str_], rows: npt.NDArray[np.int64], reference: Floats, prediction: Floats
-) -> Outputs:
+def _scale_outputs(names: npt.NDArray[np.str_], rows: Ints, reference: Floats, prediction: Floats) -> Outputs:
     is_known = ~(np.isnan(reference) | np.isnan(prediction))
     count = is_known.sum(axis=0)
     true = np.where(is_known, reference, 0)
@@ -133,10 +130,7 @@ def _constant_columns(values: Floats, known: Bools) -> Bools:
 
 
 def correlation(outputs: Outputs, times: Floats) -> Floats:
-    """Pearson's r, (resample, output); 0 for a constant prediction.
-
-    NaN where the reference is constant.
-    """
+    """Pearson's r, (resample, output); 0 for a constant prediction, NaN for a constant reference."""
     is_known = outputs.known.astype(np.float64)
     reference, prediction = outputs.reference, _by_own_spread(outputs)
     count, true, predicted_sums = times @ is_known, times @ reference, times @ prediction
@@ -150,10 +144,7 @@ def correlation(outputs: Outputs, times: Floats) -> Floats:
 
 
 def rank_correlation(outputs: Outputs, times: Floats) -> Floats:
-    """Spearman's rho, (resample, output): Pearson's r of average ranks.
-
-    Ranks are those within each resample.
-    """
+    """Spearman's rho, (resample, output): Pearson's r of average ranks within each resample."""
     correlations = np.full((len(times), len(outputs.names)), math.nan)
     step = max(1, _MOST_RANKS // max(1, len(outputs.rows)))
     for start in range(0, len(times), step):
@@ -191,8 +182,7 @@ def _by_own_spread(outputs: Outputs) -> Floats:
     centre = quotient(outputs.prediction.sum(axis=0), count, 0.0)
     about = np.where(outputs.known, outputs.prediction - centre, 0)
     spread = np.sqrt(quotient((about**2).sum(axis=0), count, 0.0))
-    by_spread: Floats = about / np.where(outputs.flat | (spread == 0), 1.0, spread)
-    return by_spread
+    return about / np.where(outputs.flat | (spread == 0), 1.0, spread)
 
 
 def _of_ranks(weight: Floats, one: Floats, other: Floats) -> Floats:
@@ -226,10 +216,7 @@ def _middle_ranks(weight: Floats, ordered: Floats) -> Floats:
 
 
 def average_of(values: Floats, parameter: str) -> Floats:
-    """Returns the mean or median over outputs, (resample,).
-
-    Values are (resample, output); outputs without a value are left out, NaN without any.
-    """
+    """Returns the mean or median over outputs with a value, (resample,); NaN without any."""
     is_known = ~np.isnan(values)
     if parameter.partition("-")[0] != "median":
         return quotient(np.where(is_known, values, 0).sum(axis=1), is_known.sum(axis=1))
@@ -333,14 +320,12 @@ def rmse(rows: ScoreTable, parameter: str = "") -> Weighed:
     return _weighed_average(rows, parameter, root_mean_square)
 
 
-@summary(
+@share_summary(
     needs=("measured_reference", "measured"),
     at_once=True,
     parameter="the attribute of the case",
     parameter_is_text=True,
     title="Pearson r within",
-    higher_is_better=True,
-    best=1.0,
     source="mean of the correlation within samples",
     value_kind="correlation",
 )
@@ -366,7 +351,7 @@ def pearson_within(rows: ScoreTable, parameter: str) -> Weighed:
     return OfRows(outputs.rows, judge)
 
 
-def _of_cases(outputs: Outputs, cases: npt.NDArray[np.intp]) -> Outputs:
+def _of_cases(outputs: Outputs, cases: Places) -> Outputs:
     is_known = outputs.known[cases]
     reference = np.where(is_known, outputs.reference[cases], math.nan)
     prediction = np.where(is_known, outputs.prediction[cases], math.nan)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Floats
 
 ELO = 400 / math.log(10)
 """Points of Elo's scale for each unit of a Bradley-Terry strength."""

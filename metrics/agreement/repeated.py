@@ -6,9 +6,8 @@ import math
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Floats
 
 LEAST_INFORMED = 1.1
 """Sensitivity and specificity together, up to which verdicts say too little to correct a share by."""

@@ -28,10 +28,7 @@ _AGAIN = late_pattern(
 
 
 def choose(output: str, options: Mapping[str, str]) -> tuple[str | None, str]:
-    """Returns the committed option's letter, and the rule's name.
-
-    The name is the one in the docs.
-    """
+    """Returns the committed option's letter, and the rule's name in the docs."""
     text = visible(output)
     if not text:
         return None, "thinking only" if output.strip() else "empty"

@@ -174,10 +174,7 @@ def is_withheld(output: str) -> bool:
 
 
 def plain_letters(text: str) -> str:
-    """Returns a text with unusual letters and quotes made plain.
-
-    Full-width, circled, squared, styled and look-alike ones.
-    """
+    """Returns a text with unusual letters (full-width, circled, styled) and quotes made plain."""
     if text.isascii():
         return text.translate(_CONTROLS) if "\x02" in text or "\x03" in text else text
     text = unicodedata.normalize("NFKC", text.translate(_PLAIN)).translate(_PLAIN)

@@ -134,10 +134,7 @@ def _next_label(rest: str, asked: OptionSet) -> bool:
 
 
 def beside(text: str, asked: OptionSet) -> tuple[str, int] | None:
-    """Returns the option whose text adjoins a label, with end.
-
-    The end is that of the text in the spelled text.
-    """
+    """Returns the option whose text adjoins a label, with its end in the spelled text."""
     line = re.split(r"[\n\x03]", text.strip(" \"'*"), maxsplit=1)[0]
     begun = asked.sheet.begins(spelled(line))
     if begun is None:

@@ -44,10 +44,7 @@ _STARS = late_pattern(r"[*`]+|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)|^[ \t]*(?:#+|>+)[ 
 
 
 def marked(text: str) -> str:
-    """Returns a text without markup, answers marked by `OPEN`/`CLOSE`.
-
-    The markup is markdown, LaTeX and HTML.
-    """
+    """Returns a text without markdown, LaTeX and HTML, its answers marked by `OPEN`/`CLOSE`."""
     if "\\" in text or "$" in text:
         text = _strip_math(text)
     if "<" in text:

@@ -73,10 +73,7 @@ def polar(text: str, asked: OptionSet) -> Found | None:
 
 
 def counted(text: str, asked: OptionSet) -> Found | None:
-    """Returns the option that a number in words states.
-
-    It is None unless all options are numbers.
-    """
+    """Returns the option that a number in words states; None unless all are numbers."""
     numbers = {label: float(own) for label, own in asked.sheet.texts.items() if _NUMBER.fullmatch(own)}
     if len(numbers) < len(asked.sheet.texts) or refuses(lower(text)):
         return None

@@ -105,10 +105,7 @@ class Labels:
         )
 
     def is_label(self, text: str, start: int, end: int) -> bool:
-        """Returns whether a letter, where expected, is a label.
-
-        It is no article, pronoun or compound.
-        """
+        """Returns whether a letter, where expected, is a label and no article, pronoun, compound."""
         letter, after = text[start:end], text[end : end + 24]
         if self.digits:
             return not _AMOUNT.match(after)

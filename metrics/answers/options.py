@@ -68,10 +68,7 @@ _OR_AFTER = late_pattern(r" (?:or |and |to |vs\.? |versus )?(\w+)\b")
 
 
 def spelled(text: str) -> str:
-    """Returns a text in lower case, one spelling, without punctuation.
-
-    Quotes, brackets and hyphens go; line breaks stay.
-    """
+    """Returns a text in lower case and one spelling, without quotes, brackets and hyphens."""
     if " a " in text or " an " in text or text.startswith(("a ", "an ")):
         text = _ARTICLE.sub("", text)
     text = text.lower().translate(_DRESS)
@@ -179,10 +176,7 @@ class Sheet:
         )
 
     def part(self, text: str) -> str | None:
-        """Returns the label of the one option containing a text.
-
-        The text is short and counts as whole words.
-        """
+        """Returns the label of the one option containing a short text as whole words."""
         text = bare(spelled(text))
         if text in _COMMON or len(text.split()) > 6:
             return None
@@ -207,10 +201,7 @@ class Sheet:
         return None
 
     def words(self, sentence: str) -> str | None:
-        """Returns the label of the only option whose words occur.
-
-        All of them, two at least, in a spelled sentence.
-        """
+        """Returns the label of the only option whose words, two at least, all occur."""
         words_said = set(re.findall(r"\w+", sentence))
         if self._words is None:
             self._words = {label: set(re.findall(r"\w+", text)) - _JOINTS for label, text in self.texts.items()}
@@ -224,10 +215,7 @@ class Sheet:
         return widest[0] if len(widest) == 1 else None
 
     def mentions(self, text: str) -> list[Mention]:
-        """Returns mentions of options' texts in a spelled text.
-
-        As whole words, the longest taking places first.
-        """
+        """Returns mentions of options' texts as whole words, the longest taking places first."""
         mentions: list[Mention] = []
         for variant in self._longest:
             if variant in _COMMON or (len(variant) < 2 and variant.isascii() and not variant.isdigit()):

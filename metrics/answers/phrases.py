@@ -122,10 +122,7 @@ _OTHER = late_pattern(
 
 
 def announcements(low: str) -> list[tuple[int, int]]:
-    """Returns spans of phrases announcing answers in lower-case text.
-
-    "the correct answer is": the start and end of the phrase.
-    """
+    """Returns (start, end) of phrases like "the correct answer is" in lower-case text."""
     patterns = [_SPOKEN] if "a:" in low else []
     if any(stem in low for stem in _IN_EUROPE):
         patterns.append(_EUROPE)

@@ -24,14 +24,7 @@ Written = TypeVar("Written", bound=Rule)
 
 @dataclass(frozen=True)
 class AnswerRule:
-    """A published rule of extraction.
-
-    Attributes:
-        name: what configs call it, as in `authors: {extraction: mmmu}`.
-        function: takes the answer from an output.
-        source: whose rule it is, and where it is published.
-        definition: what it does: the first sentence of the function's docstring.
-    """
+    """A published rule of extraction; `definition` is its function's first sentence."""
 
     name: str
     function: Rule
@@ -71,11 +64,7 @@ def rules() -> dict[str, AnswerRule]:
 
 
 def rule_named(name: str) -> AnswerRule:
-    """Returns the published rule of a name.
-
-    Raises:
-        UsageError: If there is none; it names those there are.
-    """
+    """Returns the published rule of a name; UsageError names those there are."""
     if name not in _RULES:
         _import_rules()
     if name not in _RULES:

@@ -77,10 +77,7 @@ def _first_number(text: str) -> float | None:
 
 
 def written_number(low: str) -> tuple[float | None, str]:
-    """Returns a lower-case text's only stated number and the rule.
-
-    The number may be written in words.
-    """
+    """Returns a lower-case text's only number, also in words, and the rule."""
     words = number_words(low)
     stated = {
         word.value
@@ -101,10 +98,7 @@ def box_in(text: str) -> Numbers | None:
 
 
 def point_in(text: str) -> Numbers | None:
-    """Returns the answered point's two numbers; a box's centre.
-
-    The text comes without thinking.
-    """
+    """Returns the two numbers of a point, or a box's centre; the text has no thinking."""
     part = _answer_part(text)
     box = _bracket_pattern(4).search(_strip_tokens(part))
     if box:
@@ -230,10 +224,7 @@ def last_object(text: str) -> dict[str, Any] | None:
 
 
 def regions(text: str) -> dict[str, str] | None:
-    """Returns region id -> name from text or JSON.
-
-    "Region ID: 1; Type: choroid; ...", or a JSON object of that form.
-    """
+    """Returns region id -> name from JSON or a text "Region ID: 1; Type: choroid; ..."."""
     if content := last_object(text):
         named = {
             str(key): str(value)

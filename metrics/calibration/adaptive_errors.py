@@ -9,16 +9,9 @@ from functools import partial
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.calibration.reliability import equal_mass, whole_number
-from medimg_eval.metrics.calibration.statements import (
-    Floats,
-    Levels,
-    Stated,
-    confidence_summary,
-    every,
-    levelled,
-    said,
-)
+from medimg_eval.metrics.calibration.statements import Levels, Stated, confidence_summary, every, levelled, said
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed
 

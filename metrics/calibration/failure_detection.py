@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.calibration.selective_prediction import area_under, generalised_area, risks
-from medimg_eval.metrics.calibration.statements import Floats, Places, Stated, levelled
+from medimg_eval.metrics.calibration.statements import Stated, levelled
+from medimg_eval.metrics.declarations import error_summary, share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import summary
 
 if TYPE_CHECKING:
     from medimg_eval.metrics.registry import ScoreTable, Weighed
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 NEEDS = ("dice", "expected_dice")
 _JAEGER = "Jaeger et al., ICLR 2023, arXiv 2211.15259; Zenk et al., Medical Image Analysis 2025, arXiv 2406.03323"
 
-_curve = partial(summary, needs=NEEDS, best=0.0, higher_is_better=False, at_once=True, source=_JAEGER)
+_curve = partial(error_summary, needs=NEEDS, at_once=True, source=_JAEGER)
 
 
 def _paired_rows(rows: ScoreTable) -> Stated:
@@ -33,7 +34,7 @@ def _paired_rows(rows: ScoreTable) -> Stated:
     dice = {(rows.case[row], rows.label[row], rows.repeat[row]): rows.value[row] for row in judged}
     keys = [(rows.case[row], rows.label[row], rows.repeat[row]) for row in estimates]
     both = np.array([key in dice for key in keys], dtype=bool)
-    paired: Places = estimates[both].astype(np.int64)
+    paired: Ints = estimates[both].astype(np.int64)
     return Stated(paired, rows.value[paired], np.array([dice[key] for key in keys if key in dice], dtype=np.float64))
 
 
@@ -75,14 +76,7 @@ def _gap_pieces(rows: ScoreTable) -> Floats:
     return added
 
 
-@summary(
-    title="Error of expected Dice",
-    needs=NEEDS,
-    best=0.0,
-    higher_is_better=False,
-    source=_JAEGER,
-    pieces=_gap_pieces,
-)
+@error_summary(title="Error of expected Dice", needs=NEEDS, source=_JAEGER, pieces=_gap_pieces)
 def expected_dice_error(sums: Floats) -> Floats:
     """Error of an estimate: the mean of |estimated Dice - Dice| over masks.
 
@@ -91,14 +85,8 @@ def expected_dice_error(sums: Floats) -> Floats:
     return quotient(sums[..., 0], sums[..., 1])
 
 
-@summary(
-    title="Correlation of expected Dice",
-    needs=NEEDS,
-    best=1.0,
-    higher_is_better=True,
-    source=_JAEGER,
-    at_once=True,
-    value_kind="correlation",
+@share_summary(
+    title="Correlation of expected Dice", needs=NEEDS, source=_JAEGER, at_once=True, value_kind="correlation"
 )
 def expected_dice_correlation(rows: ScoreTable) -> Weighed:
     """Pearson's correlation of the estimated Dice with the Dice of masks; NaN where either is constant.

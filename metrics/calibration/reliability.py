@@ -11,13 +11,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Bools, Floats, Ints
 from medimg_eval.metrics.calibration.statements import (
-    Floats,
     Levels,
-    Places,
     Stated,
     confidence_summary,
     decided,
@@ -78,38 +76,32 @@ def equal_mass(times: Floats, levels: Levels, bins: int) -> tuple[Floats, Floats
     return bin_weights, two, three
 
 
-def mass_places(sure: Floats, bins: int) -> Places:
+def mass_places(sure: Floats, bins: int) -> Ints:
     """Returns confidences' equal-mass bins, (statement,), as `equal_mass` does."""
     _, level, count = np.unique(sure, return_inverse=True, return_counts=True)
     return np.asarray(_bin_of_middle(count[None].astype(np.float64), bins)[0][level], dtype=np.int64)
 
 
-def _bin_of_middle(numbers: Floats, bins: int) -> Places:
+def _bin_of_middle(numbers: Floats, bins: int) -> Ints:
     """Returns levels' bins, ascending in confidence: (resample, level)."""
     # Twice the middle of the ranks is a whole number, so that a level at a border falls to no side by rounding.
     twice, total = 2 * np.cumsum(numbers, axis=1) - numbers, np.maximum(numbers.sum(axis=1, keepdims=True), 1)
     return np.asarray(np.minimum(twice * bins // (2 * total), bins - 1), dtype=np.int64)
 
 
-def equal_width(sure: Floats, bins: int) -> Places:
-    """Returns confidences' equal-width bins, (statement,): [l, r).
-
-    The last one holds 1.
-    """
+def equal_width(sure: Floats, bins: int) -> Ints:
+    """Returns confidences' equal-width bins [l, r), (statement,); the last one holds 1."""
     # Looked up rather than multiplied: 0.29 * 100 is 28.999999999999996.
     edges = np.arange(1, bins) / bins
     return np.searchsorted(edges, sure, side="right").astype(np.int64)
 
 
 def gap(numbers: Floats, right: Floats, sure: Floats) -> Floats:
-    """Returns the mean |share right - mean confidence| of bins.
-
-    Each statement has its bin's: (..., bin) -> (...).
-    """
+    """Returns the mean |share right - mean confidence| of statements' bins: (..., bin) -> (...)."""
     return quotient(np.abs(right - sure).sum(axis=-1), numbers.sum(axis=-1))
 
 
-def by_luck(sure: Floats, place: Places) -> float:
+def by_luck(sure: Floats, place: Ints) -> float:
     """Returns the calibration error that ideal confidences would score.
 
     Approximately, by chance alone. Of n independent statements in a bin the sum of right ones less the sum of
@@ -120,7 +112,7 @@ def by_luck(sure: Floats, place: Places) -> float:
     return float(np.sqrt(2 * spread / math.pi).sum() / sure.size) if sure.size else math.nan
 
 
-def murphy(sure: Floats, right: Floats, place: Places) -> tuple[float, float, float, float]:
+def murphy(sure: Floats, right: Floats, place: Ints) -> tuple[float, float, float, float]:
     """Returns Murphy's parts of Brier: reliability, resolution, uncertainty, rest.
 
     The rest is what the bins leave over. Brier = reliability - resolution + uncertainty + left over, the last
@@ -203,7 +195,7 @@ def _newton_slopes(weight: Floats, odds: Floats, right: Floats) -> Floats:
     return np.where(sure & ~_are_separated(weight, odds, right), slope / spread, math.nan)
 
 
-def _are_separated(weight: Floats, odds: Floats, right: Floats) -> npt.NDArray[np.bool_]:
+def _are_separated(weight: Floats, odds: Floats, right: Floats) -> Bools:
     """Returns whether right and wrong ones overlap nowhere but at one value, (resample,).
 
     The likelihood then has no maximum, though where confidences are near 0 and 1 Newton's method hardly moves.

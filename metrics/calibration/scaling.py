@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.calibration.reliability import CLIP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 COLDEST, HOTTEST = 0.01, 100.0
 """Temperatures are looked for between these."""

@@ -12,7 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.calibration.statements import Floats, Levels, confidence_summary, decided, levelled
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.calibration.statements import Levels, confidence_summary, decided, levelled
 from medimg_eval.metrics.classification import Curve, roc_area
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed
@@ -55,10 +56,7 @@ def area_under(found: Risks) -> Floats:
 
 
 def least_area(found: Risks) -> Floats:
-    """Returns AURC of the best order, (resample,).
-
-    In the best order every wrong answer is less sure than every right one.
-    """
+    """Returns AURC of the best order, its wrong answers least sure, (resample,)."""
     numbers, wrong = found.numbers.sum(axis=1), found.wrong.sum(axis=1)
     right = numbers - wrong
     return quotient(wrong - right * (harmonic(numbers) - harmonic(right)), numbers)
@@ -83,10 +81,7 @@ def risk_of_surest(found: Risks, coverage: float) -> Floats:
 
 
 def most_covered(found: Risks, risk: float) -> Floats:
-    """Returns the largest share answered at most `risk` wrong, (resample,).
-
-    Answers lie above a threshold.
-    """
+    """Returns the largest share answered at most `risk` wrong above a threshold, (resample,)."""
     numbers, total = found.before + found.numbers, found.numbers.sum(axis=1)
     fine = (found.wrong_before + found.wrong <= risk * numbers + 1e-9) & (found.numbers > 0)
     return quotient(np.where(fine, numbers, 0).max(axis=1, initial=0), total)

@@ -13,17 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.classification import CLASSES, EXCLUSIVE, PRESENT, THRESHOLD
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Places: TypeAlias = npt.NDArray[np.int64]
+from medimg_eval.metrics.declarations import evidence_metric
+from medimg_eval.metrics.registry import ScoreTable, summary
 
 RIGHT, WRONG = "right", "wrong"
 """Statuses of rows of `confidence`."""
@@ -45,7 +43,7 @@ class Stated(NamedTuple):
         right: (statement,), 1 where it was so, 0 elsewhere; of n classes equally probable, 1/n where one is present.
     """
 
-    place: Places
+    place: Ints
     sure: Floats
     right: Floats
 
@@ -60,10 +58,10 @@ class Levels(NamedTuple):
         starts: (level,), the first of each group of equal confidence.
     """
 
-    order: Places
+    order: Ints
     sure: Floats
     right: Floats
-    starts: Places
+    starts: Ints
 
     def sums(self, times: Floats, values: Floats) -> Floats:
         """Returns sums over each level's statements, (resample, level)."""
@@ -86,10 +84,7 @@ def every(rows: ScoreTable) -> Stated:
 
 
 def top(rows: ScoreTable) -> Stated:
-    """Returns statements for exclusive classes: the top class is present.
-
-    One for each case.
-    """
+    """Returns a statement per case of exclusive classes: the top class is present."""
     stated = every(rows)
     if not stated.place.size:
         return stated
@@ -103,10 +98,7 @@ def top(rows: ScoreTable) -> Stated:
 
 
 def said(rows: ScoreTable) -> Stated:
-    """Returns statements for calibration errors: top classes or all rows.
-
-    Top classes where classes exclude each other.
-    """
+    """Returns statements for calibration errors: of exclusive classes the top, else all rows."""
     return top(rows) if exclusive(rows) else every(rows)
 
 
@@ -134,16 +126,7 @@ def levelled(stated: Stated) -> Levels:
     return Levels(stated.place[order], sure, stated.right[order], starts.astype(np.int64))
 
 
-@metric(
-    kind="answer",
-    title="Confidence",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source="this package",
-    intermediate=True,
-    value_kind="bounded",
-)
+@evidence_metric(kind="answer", title="Confidence", value_kind="bounded")
 def confidence(pair: AnsweredQuestion) -> float:
     """How sure a model was of its answer, 0 to 1; the row's status says whether it was right.
 
@@ -156,16 +139,7 @@ def confidence(pair: AnsweredQuestion) -> float:
     return pair.confidence if pair.kind in ("choice", "choices", "yes_no", "number", "point") else math.nan
 
 
-@metric(
-    kind="answer",
-    title="Probability of an option",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source="this package",
-    intermediate=True,
-    value_kind="bounded",
-)
+@evidence_metric(kind="answer", title="Probability of an option", value_kind="bounded")
 def option_probability(pair: AnsweredQuestion) -> Mapping[str, float]:
     """The probability of each option of a question with one right option; the row's status says which is right.
 

@@ -6,14 +6,12 @@ import math
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Floats, Places
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, summary
 from medimg_eval.metrics.repeats import by_repeat, case_pieces
-
-Floats = npt.NDArray[np.float64]
 
 PLAIN = "plain"
 """The parameter that leaves the correction of Miller and Madow out, as MedQ-Deg does."""
@@ -45,7 +43,7 @@ def agreement(votes: Floats, trials: Floats, options: Floats, *, plain: bool) ->
     return np.where(votes.sum(axis=1) > 0, agreement, math.nan)
 
 
-def _by_case(rows: ScoreTable, plain: bool) -> tuple[Floats, npt.NDArray[np.intp]]:
+def _by_case(rows: ScoreTable, plain: bool) -> tuple[Floats, Places]:
     """Returns cases' vote confidence, (case,), and a row of each."""
     cases, first, owner = np.unique(rows.case, return_index=True, return_inverse=True)
     is_given = (rows.metric == VOTES[0]) & ~np.isnan(rows.value)
@@ -100,13 +98,7 @@ _votes = partial(
 )
 
 
-@_votes(
-    needs=VOTES,
-    title="Confidence by votes",
-    higher_is_better=None,
-    best=math.nan,
-    pieces=_confidence_pieces,
-)
+@_votes(needs=VOTES, title="Confidence by votes", higher_is_better=None, best=math.nan, pieces=_confidence_pieces)
 def vote_agreement(sums: Floats, parameter: str = "") -> Floats:
     """The mean over cases of 1 - H / log K, H the entropy of the shares of K options among repeated answers.
 

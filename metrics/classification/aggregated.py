@@ -7,21 +7,13 @@ import re
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.classification.curves import (
-    ABSENT,
-    CLASSES,
-    EXCLUSIVE,
-    PRESENT,
-    Floats,
-    averaged,
-    counts,
-    decided,
-)
+from medimg_eval.metrics.arrays import Floats, Places
+from medimg_eval.metrics.classification.curves import ABSENT, CLASSES, EXCLUSIVE, PRESENT, averaged, counts, decided
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, Weighed, parse, summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed, parse
 from medimg_eval.metrics.weighing import OfRows
 
 RULES = ("mean", "max", "vote")
@@ -49,11 +41,9 @@ def _split_parameter(parameter: str) -> tuple[str, str, str]:
     return rule, attribute, name
 
 
-@summary(
+@share_summary(
     title="Aggregated",
     needs=("probability",),
-    higher_is_better=True,
-    best=1.0,
     at_once=True,
     parameter="RULE-ATTRIBUTE:METRIC, such as mean-patient:auroc@macro",
     parameter_is_text=True,
@@ -110,7 +100,7 @@ def _rule_rank(rule: str) -> int:
     return 1 if rule == "max" else int(match[1]) if match else 0
 
 
-def _ranked_values(value: Floats, owner: npt.NDArray[np.intp], groups: int, rank: int) -> Floats:
+def _ranked_values(value: Floats, owner: Places, groups: int, rank: int) -> Floats:
     """Returns groups' values of a rank, descending; else 0."""
     order = np.lexsort((-value, owner))
     starts = np.searchsorted(owner[order], np.arange(groups))
@@ -150,10 +140,8 @@ def _row_sums(rows: ScoreTable, parameter: str) -> Floats:
 
 
 _at_prevalence = partial(
-    summary,
+    share_summary,
     needs=("probability",),
-    higher_is_better=True,
-    best=1.0,
     parameter="prevalence, or PREVALENCE:WHICH",
     parameter_is_text=True,
     check=_parse_prevalence,

@@ -6,16 +6,15 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Floats, Places
 from medimg_eval.metrics.classification.alexnet_errors import ALEXNET, CLEAN
-from medimg_eval.metrics.classification.curves import CLASSES, EXCLUSIVE, PRESENT, Floats, decided
+from medimg_eval.metrics.classification.curves import CLASSES, EXCLUSIVE, PRESENT, decided
 from medimg_eval.metrics.classification.single_choice import balanced_accuracy, count_cells
+from medimg_eval.metrics.declarations import error_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
-
-Places = npt.NDArray[np.intp]
+from medimg_eval.metrics.registry import ScoreTable, Weighed
 
 SEVERITIES = 5
 
@@ -52,11 +51,9 @@ def _balanced_errors(rows: ScoreTable, parameter: str, combine: Combine) -> Weig
 
 
 _medmnistc = partial(
-    summary,
+    error_summary,
     needs=("probability",),
     over="conditions",
-    higher_is_better=False,
-    best=0.0,
     source="MedMNIST-C, Di Salvo et al. 2024, arXiv 2406.17536; medmnistc 0.1.0, eval.py and utils/baselines.py",
     parameter="set of MedMNIST-C, such as blood",
     parameter_is_text=True,
@@ -141,7 +138,7 @@ def _of_corruptions(rows: ScoreTable, reference: Mapping[str, float] | None) -> 
 
 ATTRIBUTES = ("corruption", "severity")
 
-_corrupted = partial(summary, needs=("probability",), higher_is_better=False, best=0.0)
+_corrupted = partial(error_summary, needs=("probability",))
 
 
 @_corrupted(

@@ -8,14 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, Weighed
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
-Places: TypeAlias = npt.NDArray[np.int64]
 
 PRESENT, ABSENT = "present", "absent"
 """Statuses of rows of evidence: what is true of the class."""
@@ -59,10 +55,7 @@ class Classified:
 
     @property
     def said(self) -> dict[str, bool]:
-        """Class -> predicted presence: above 0.5, or the most probable.
-
-        The latter where classes exclude each other.
-        """
+        """Class -> predicted presence: above 0.5, or the most probable of exclusive classes."""
         if not self.exclusive:
             return {name: value > THRESHOLD for name, value in self.predicted.items()}
         largest = max(self.predicted.values())
@@ -90,9 +83,9 @@ class Curve(NamedTuple):
         starts: (level,) the first of each group of equal probabilities.
     """
 
-    order: Places
+    order: Ints
     positive: Floats
-    starts: Places
+    starts: Ints
 
 
 Area: TypeAlias = Callable[[Floats, Curve], Floats]
@@ -110,11 +103,8 @@ def chosen(parameter: str, rows: ScoreTable) -> Choice:
     return Choice(average, tuple(str(name) for name in rows.facts.get(SETS, {}).get(name, ())))
 
 
-def classes_of(rows: ScoreTable, choice: Choice) -> tuple[list[str], Places]:
-    """Returns judged classes and each row's class, (row,), -1 otherwise.
-
-    Rows whose truth or probability is not known are about none.
-    """
+def classes_of(rows: ScoreTable, choice: Choice) -> tuple[list[str], Ints]:
+    """Returns judged classes and each row's class, (row,); -1 for none or unknown."""
     names, code = np.unique(rows.label, return_inverse=True)
     wanted = (
         names.tolist() if choice.classes is None else [name for name in choice.classes if name in set(names.tolist())]
@@ -204,10 +194,7 @@ def counts(rows: ScoreTable, parameter: str) -> Floats:
 
 
 def decided(rows: ScoreTable) -> Floats:
-    """Returns rows' class predictions, float64, (row,): 0, 1 or tie.
-
-    A tie counts a part.
-    """
+    """Returns rows' class predictions, float64, (row,): 0, 1, or a part of a tie."""
     if rows.facts.get(CLASSES) != EXCLUSIVE:
         return (rows.value > THRESHOLD).astype(np.float64)
     _, owner = np.unique(rows.case, return_inverse=True)
@@ -264,14 +251,14 @@ def lacking(rows: ScoreTable, parameter: str, needs: Sequence[str]) -> str:
     return f"undefined, and in no average: {', '.join(out)}" if out else ""
 
 
-def _make_curve(rows: ScoreTable, places: Places) -> Curve:
+def _make_curve(rows: ScoreTable, places: Ints) -> Curve:
     order = places[np.argsort(rows.value[places], kind="stable")]
     value = rows.value[order]
     starts = np.flatnonzero(np.concatenate([[True], value[1:] != value[:-1]])).astype(np.int64)
     return Curve(order, (rows.status[order] == PRESENT).astype(np.float64), starts)
 
 
-def _group_rows(owner: Places, number: int) -> tuple[Places, Places]:
+def _group_rows(owner: Ints, number: int) -> tuple[Ints, Ints]:
     """Places of rows by class, and where each class begins."""
     order = np.argsort(owner, kind="stable").astype(np.int64)
     order = order[int((owner < 0).sum()) :]

@@ -13,12 +13,12 @@ from typing import TypeAlias
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.classification.curves import (
     ABSENT,
     PRESENT,
     THRESHOLD,
     Classified,
-    Floats,
     areas,
     averaged,
     counts,
@@ -26,7 +26,8 @@ from medimg_eval.metrics.classification.curves import (
     pr_area,
     roc_area,
 )
-from medimg_eval.metrics.registry import ScoreTable, Weighed, metric, summary
+from medimg_eval.metrics.declarations import error_metric, evidence_metric, share_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed
 
 KIND = "classification"
 
@@ -40,16 +41,7 @@ WHOLE = "all"
 _CUT = "present where the probability is above 0.5; where classes exclude each other, the most probable class"
 
 
-@metric(
-    kind=KIND,
-    title="Probability",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source="this package",
-    intermediate=True,
-    value_kind="bounded",
-)
+@evidence_metric(kind=KIND, title="Probability", value_kind="bounded")
 def probability(pair: Classified) -> Mapping[str, float]:
     """The probability that the model gives a class, of each class whose truth is known; the row's status is the truth.
 
@@ -59,7 +51,7 @@ def probability(pair: Classified) -> Mapping[str, float]:
     return {name: pair.predicted[name] for name in pair.known}
 
 
-@metric(kind=KIND, title="Brier", higher_is_better=False, best=0.0, worst=1.0, source="Brier 1950, class by class")
+@error_metric(kind=KIND, title="Brier", worst=1.0, source="Brier 1950, class by class")
 def probability_error(pair: Classified) -> Mapping[str, float]:
     """The squared difference between the probability of a class and its truth, 1 where it is present and 0 elsewhere.
 
@@ -69,7 +61,7 @@ def probability_error(pair: Classified) -> Mapping[str, float]:
     return {name: (pair.predicted[name] - present) ** 2 for name, present in pair.known.items()}
 
 
-_share = partial(metric, kind=KIND, higher_is_better=True, best=1.0, worst=0.0, value_kind="proportion")
+_share = partial(share_metric, kind=KIND, value_kind="proportion")
 
 
 @_share(title="Top-1 accuracy", source="as usual")
@@ -100,10 +92,8 @@ def exact_match_ratio(pair: Classified) -> Mapping[str, float]:
 
 
 _of_classes = partial(
-    summary,
+    share_summary,
     needs=("probability",),
-    higher_is_better=True,
-    best=1.0,
     parameter="macro, micro or weighted, of all classes or with -SET of a set; or a class",
     parameter_is_text=True,
 )
@@ -161,14 +151,9 @@ def auprc(rows: ScoreTable, parameter: str) -> Weighed:
 
 
 def _count_summary(title: str, *needs: str, source: str = "as usual") -> Callable[[Score], Summed]:
-    """Registers a summary of counts over classes.
+    """Registers a summary of counts over classes, (..., 4, class) -> (..., class).
 
-    The function below takes (..., 4, class) -> (..., class).
-
-    Args:
-        title: what a table's header calls it.
-        needs: truths without which a class has no value.
-        source: of the definition.
+    Classes that lack one of the truths in `needs` have no value.
     """
 
     def register(score: Score) -> Summed:

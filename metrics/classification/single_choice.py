@@ -7,27 +7,25 @@ from functools import partial
 
 import numpy as np
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.classification.curves import (
     CLASSES,
     EXCLUSIVE,
     NAMES,
     PRESENT,
     Classified,
-    Floats,
     counts,
     decided,
     mean_of_known,
 )
+from medimg_eval.metrics.declarations import share_metric, share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable
 
 
-@metric(
+@share_metric(
     kind="classification",
     title="Top-k accuracy",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     parameter="k, how many classes count",
     source="as usual; ties in part",
 )
@@ -81,9 +79,7 @@ def _weighted_kappa(sums: Floats, power: int) -> Floats:
     return 1 - quotient(sums[..., power - 1], chance)
 
 
-_of_grades = partial(
-    summary, needs=("probability",), higher_is_better=True, best=1.0, pieces=_grade_sums, value_kind="correlation"
-)
+_of_grades = partial(share_summary, needs=("probability",), pieces=_grade_sums, value_kind="correlation")
 
 
 @_of_grades(title="Quadratic kappa", source="Cohen 1968", aliases=("QWK", "quadratic weighted kappa"))
@@ -112,11 +108,9 @@ def count_cells(rows: ScoreTable) -> Floats:
     return np.concatenate([table, alone], axis=1)
 
 
-@summary(
+@share_summary(
     title="Balanced accuracy",
     needs=("probability",),
-    higher_is_better=True,
-    best=1.0,
     source="Brodersen et al. 2010; of several classes as in scikit-learn",
     pieces=count_cells,
     aliases=("BACC", "balanced accuracy"),

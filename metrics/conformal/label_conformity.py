@@ -7,11 +7,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats, Ints
 from medimg_eval.metrics.conformal.quantiles import check_alpha, conformal_quantile
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 SetMethod = Literal["lac", "aps", "raps"]
 METHODS: tuple[SetMethod, ...] = ("lac", "aps", "raps")

@@ -12,8 +12,6 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Floats = npt.NDArray[np.float64]
-
 
 def _quantile_order(number: int, alpha: float) -> int:
     """Returns ceil((n + 1)(1 - alpha)), robust to float rounding."""

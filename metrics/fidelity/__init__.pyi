@@ -4,7 +4,6 @@ from .diversity import (
     vendi_score as vendi_score,
 )
 from .feature_sets import (
-    Array as Array,
     Options as Options,
     SMALL as SMALL,
     SetError as SetError,

@@ -11,9 +11,9 @@ from typing import Any, Literal, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Floats
 from medimg_eval.metrics.fidelity.feature_sets import (
     PRODUCT,
-    Array,
     Options,
     SetError,
     SetValue,
@@ -65,7 +65,7 @@ def vendi_score(
     return sets.value(name, value, depends_on_n=True, details={"real": math.exp(other_entropy)}, **extra)
 
 
-def _kernel_entropy(rows: Array, order: float, name: str) -> tuple[float, npt.NDArray[np.float64]]:
+def _kernel_entropy(rows: Array, order: float, name: str) -> tuple[float, Floats]:
     """Returns Rényi's eigenvalue entropy and n times rows' influences."""
     n, d = rows.shape
     lengths = np.concatenate([np.linalg.norm(rows[part].astype(np.float64), axis=1) for part in strips(rows)])
@@ -90,7 +90,7 @@ def _kernel_entropy(rows: Array, order: float, name: str) -> tuple[float, npt.ND
     return entropy, np.concatenate(influences)
 
 
-def _share_entropy(shares: npt.NDArray[np.float64], order: float) -> tuple[float, npt.NDArray[np.float64]]:
+def _share_entropy(shares: Floats, order: float) -> tuple[float, Floats]:
     """Returns Rényi's entropy of shares and its gradient."""
     if order == 1:
         return -float((shares * np.log(shares)).sum()), -np.log(shares)

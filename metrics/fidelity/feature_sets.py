@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, invalid
-
-Array: TypeAlias = npt.NDArray[Any]
+from medimg_eval.metrics.arrays import Array, Bools, Ints
 
 SMALL = 50
 """Below so many rows a value of any set metric carries the flag `small_n`."""
@@ -171,7 +170,7 @@ def prepare(real: npt.ArrayLike, generated: npt.ArrayLike, given: Options, *, le
     return Sets(real_rows, generated_rows, patients, prompts, tuple(flags), options)
 
 
-def one_set(rows: npt.ArrayLike, name: str, *, drop: bool = False) -> tuple[Array, npt.NDArray[np.bool_]]:
+def one_set(rows: npt.ArrayLike, name: str, *, drop: bool = False) -> tuple[Array, Bools]:
     """Returns checked finite rows, and a mask of those kept.
 
     Rows are float32 or float64.
@@ -201,7 +200,7 @@ def one_set(rows: npt.ArrayLike, name: str, *, drop: bool = False) -> tuple[Arra
     return (array[is_kept] if dropped else array), is_kept
 
 
-def labels_of(given: npt.ArrayLike | None, name: str, kept: npt.NDArray[np.bool_]) -> Array | None:
+def labels_of(given: npt.ArrayLike | None, name: str, kept: Bools) -> Array | None:
     """Returns the kept rows' labels; None where none were given.
 
     Raises:
@@ -215,7 +214,7 @@ def labels_of(given: npt.ArrayLike | None, name: str, kept: npt.NDArray[np.bool_
     return labels[kept]
 
 
-def numbered(labels: Array | None) -> npt.NDArray[np.int64] | None:
+def numbered(labels: Array | None) -> Ints | None:
     """Returns groups as numbers from 0; None without groups."""
     return None if labels is None else np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
@@ -275,7 +274,7 @@ def strips(rows: Array, numbers: int = CHUNK) -> Iterator[slice]:
         yield slice(start, min(start + step, len(rows)))
 
 
-def row_numbers(*sets: Array) -> npt.NDArray[np.int64]:
+def row_numbers(*sets: Array) -> Ints:
     """Numbers rows of all sets; only equal rows share numbers."""
     few = max(1, sets[0].shape[1] // FEATURES)
     if few > 1:
@@ -285,7 +284,7 @@ def row_numbers(*sets: Array) -> npt.NDArray[np.int64]:
     return _hash_rows(list(sets))
 
 
-def _hash_rows(sets: list[Array]) -> npt.NDArray[np.int64]:
+def _hash_rows(sets: list[Array]) -> Ints:
     """Returns numbers that rows with the same 64-bit sum of mixed features share."""
     weights = np.random.default_rng(7).integers(0, 1 << 63, sets[0].shape[1], dtype=np.uint64)
     weights = weights * np.uint64(2) + np.uint64(1)
@@ -299,7 +298,7 @@ def _hash_rows(sets: list[Array]) -> npt.NDArray[np.int64]:
     return np.unique(np.concatenate(hashes), return_inverse=True)[1].astype(np.int64)
 
 
-def shuffled(rng: np.random.Generator, n: int, groups: Array | None) -> npt.NDArray[np.int64]:
+def shuffled(rng: np.random.Generator, n: int, groups: Array | None) -> Ints:
     """Returns 0...n-1 shuffled, rows of a group side by side."""
     if groups is None:
         return rng.permutation(n)
@@ -307,9 +306,7 @@ def shuffled(rng: np.random.Generator, n: int, groups: Array | None) -> npt.NDAr
     return np.lexsort((rng.random(n), group_order))
 
 
-def halves(
-    rng: np.random.Generator, n: int, groups: Array | None, size: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def halves(rng: np.random.Generator, n: int, groups: Array | None, size: int) -> tuple[Ints, Ints]:
     """Returns random equal parts, at most `size`, without shared groups."""
     order = shuffled(rng, n, groups)
     size = min(size, n // 2)

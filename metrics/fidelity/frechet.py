@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Floats
 from medimg_eval.metrics.fidelity.feature_sets import (
     PRODUCT,
-    Array,
     Options,
     SetError,
     Sets,
@@ -61,9 +61,9 @@ class _Side(NamedTuple):
     """
 
     rows: Array
-    mean: npt.NDArray[np.float64]
+    mean: Floats
     trace: float
-    spread: npt.NDArray[np.float64]
+    spread: Floats
     tall: bool
 
 
@@ -176,7 +176,7 @@ def _make_side(rows: Array) -> _Side:
     return _Side(rows, mean, float(np.trace(covariance)), covariance, tall=True)
 
 
-def _cholesky_root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64] | None:
+def _cholesky_root(covariance: Floats) -> Floats | None:
     """Returns the lower Cholesky triangle L, or None where singular."""
     from scipy import linalg
 
@@ -187,7 +187,7 @@ def _cholesky_root(covariance: npt.NDArray[np.float64]) -> npt.NDArray[np.float6
     return np.asarray(triangle)
 
 
-def _covariance_factor(side: _Side) -> npt.NDArray[np.float64]:
+def _covariance_factor(side: _Side) -> Floats:
     """Returns F with F'F = S, (rank, d)."""
     from scipy import linalg
 
@@ -198,7 +198,7 @@ def _covariance_factor(side: _Side) -> npt.NDArray[np.float64]:
         return np.asarray(np.tril(root).T)
     # From the rows themselves: small directions are not squared away, but it takes longer.
     (triangle,) = linalg.qr(side.rows - side.mean, mode="r", overwrite_a=True, check_finite=False)
-    factor: npt.NDArray[np.float64] = triangle[: side.rows.shape[1]] / math.sqrt(len(side.rows) - 1)
+    factor: Floats = triangle[: side.rows.shape[1]] / math.sqrt(len(side.rows) - 1)
     return factor
 
 
@@ -233,7 +233,7 @@ def _nuclear_norm(one: _Side, other: _Side, allowed: float) -> float:
     return float(linalg.svdvals(cross, overwrite_a=True).sum())
 
 
-def _root_sum(square: npt.NDArray[np.float64]) -> tuple[float, float]:
+def _root_sum(square: Floats) -> tuple[float, float]:
     """Returns the eigenvalues' sum of roots and error bound.
 
     The lower triangle is read. Eigenvalues are off by about the machine epsilon of the largest, so roots of
@@ -297,9 +297,7 @@ def _distance_variance(sets: Sets, one: _Side, other: _Side) -> float:
     return variance_of_mean(first, sets.patients) + variance_of_mean(second, sets.prompts)
 
 
-def _row_influences(
-    side: _Side, apart: npt.NDArray[np.float64], mapped: npt.NDArray[np.float64] | None
-) -> npt.NDArray[np.float64]:
+def _row_influences(side: _Side, apart: Floats, mapped: Floats | None) -> Floats:
     """Returns apart'x + |x|^2 - |mapped' x|^2 for each centred row x."""
     influences = np.empty(len(side.rows))
     for part in strips(side.rows, PRODUCT):

@@ -6,16 +6,15 @@ import math
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity.feature_sets import Array
+from medimg_eval.metrics.arrays import Array, Floats
 from medimg_eval.metrics.proportions import wilson_interval
 
 NORMAL_95 = 1.959963984540054
 """The 97.5th percentile of the normal distribution."""
 
 
-def group_sums(values: Array, groups: Array | None) -> npt.NDArray[np.float64]:
+def group_sums(values: Array, groups: Array | None) -> Floats:
     """Returns groups' sums of `values`, (row,); ungrouped values unchanged."""
     if groups is None:
         return np.asarray(values, dtype=np.float64)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, TypeAlias, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Floats
 from medimg_eval.metrics.fidelity.feature_sets import (
-    Array,
     Options,
     SetError,
     Sets,
@@ -22,8 +22,7 @@ from medimg_eval.metrics.fidelity.feature_sets import (
 )
 from medimg_eval.metrics.fidelity.intervals import group_sums, normal_interval
 
-Doubles: TypeAlias = npt.NDArray[np.float64]
-Kernel: TypeAlias = Callable[[Doubles, Doubles, Doubles], Doubles]
+Kernel: TypeAlias = Callable[[Floats, Floats, Floats], Floats]
 
 BLOCK = 512
 """Rows of a block of kernel values: 2 MiB."""
@@ -50,8 +49,8 @@ class _Within(NamedTuple):
     themselves.
     """
 
-    sums: Doubles
-    counts: Doubles
+    sums: Floats
+    counts: Floats
     squares: float
     diagonal: float
 
@@ -231,7 +230,7 @@ def _in_parts(sets: Sets, parts: int, kernel: Kernel) -> _Estimate:
 
 
 def _polynomial_kernel(degree: int, gamma: float, offset: float) -> Kernel:
-    def kernel(products: Doubles, _one: Doubles, _other: Doubles) -> Doubles:
+    def kernel(products: Floats, _one: Floats, _other: Floats) -> Floats:
         products *= gamma
         products += offset
         if degree == 3:
@@ -244,7 +243,7 @@ def _polynomial_kernel(degree: int, gamma: float, offset: float) -> Kernel:
 
 
 def _gaussian_kernel(bandwidth: float) -> Kernel:
-    def kernel(products: Doubles, one: Doubles, other: Doubles) -> Doubles:
+    def kernel(products: Floats, one: Floats, other: Floats) -> Floats:
         products *= -2
         products += one[:, None]
         products += other[None, :]
@@ -255,13 +254,13 @@ def _gaussian_kernel(bandwidth: float) -> Kernel:
     return kernel
 
 
-def _squared_norms(rows: Array) -> Doubles:
+def _squared_norms(rows: Array) -> Floats:
     """Returns squared lengths (row,)."""
-    norms: Doubles = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    norms: Floats = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     return norms
 
 
-def _as_double(rows: Array) -> Doubles:
+def _as_double(rows: Array) -> Floats:
     return rows.astype(np.float64, copy=False)
 
 
@@ -292,7 +291,7 @@ def _sums_within(rows: Array, groups: Array | None, kernel: Kernel) -> _Within:
     return _Within(sums, counts, squares, diagonal)
 
 
-def _sums_between(real: Array, generated: Array, kernel: Kernel) -> tuple[Doubles, Doubles, float]:
+def _sums_between(real: Array, generated: Array, kernel: Kernel) -> tuple[Floats, Floats, float]:
     """Returns row sums of both sets and squared kernel sum."""
     rows, columns, squares = np.zeros(len(real)), np.zeros(len(generated)), 0.0
     norms, theirs = _squared_norms(real), _squared_norms(generated)
@@ -326,7 +325,7 @@ def _estimate_statistic(
     return _Estimate(value, variance)
 
 
-def _side_variance(side: _Within, means: Doubles, groups: Array | None, noise: float) -> float:
+def _side_variance(side: _Within, means: Floats, groups: Array | None, noise: float) -> float:
     """Returns what draws of one set add to the variance of the statistic.
 
     A row's influence is the mean of its kernel values within the set less that across. Its spread also holds noise,
@@ -365,10 +364,10 @@ def _of_length_one(sets: Sets) -> Sets:
     return Sets(real, generated, sets.patients, sets.prompts, sets.flags, options)
 
 
-def _unit_rows(rows: Array, name: str) -> Doubles:
+def _unit_rows(rows: Array, name: str) -> Floats:
     wide = _as_double(rows)
     lengths = np.linalg.norm(wide, axis=1, keepdims=True)
     if not lengths.all():
         raise SetError(f"Row {int(np.argmin(lengths))} of the {name} set is zero, which has no direction")
-    unit: Doubles = wide / lengths
+    unit: Floats = wide / lengths
     return unit

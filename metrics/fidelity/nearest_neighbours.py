@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity.feature_sets import PRODUCT, Array, SetError, row_numbers, strips
+from medimg_eval.metrics.arrays import Array, Floats, Ints
+from medimg_eval.metrics.fidelity.feature_sets import PRODUCT, SetError, row_numbers, strips
 
 STRIP = 512
 """Queries that are compared with the whole gallery at once."""
@@ -43,10 +44,10 @@ class FeatureSet(NamedTuple):
 
     rows: Array
     low: npt.NDArray[np.float32]
-    norms: npt.NDArray[np.float64]
-    ids: npt.NDArray[np.int64]
+    norms: Floats
+    ids: Ints
     repeated: bool
-    centre: npt.NDArray[np.float64]
+    centre: Floats
     scale: float
 
 
@@ -60,8 +61,8 @@ class Neighbours(NamedTuple):
         squares: (query, k) float64: squared distances times the sets' scale squared.
     """
 
-    places: npt.NDArray[np.int64]
-    squares: npt.NDArray[np.float64]
+    places: Ints
+    squares: Floats
 
 
 def prepare_feature_sets(*sets: Array) -> list[FeatureSet]:
@@ -85,9 +86,7 @@ def prepare_feature_sets(*sets: Array) -> list[FeatureSet]:
     return feature_sets
 
 
-def estimates(
-    queries: FeatureSet, gallery: FeatureSet, chosen: slice, *, double: bool = False
-) -> tuple[Array, npt.NDArray[np.float64]]:
+def estimates(queries: FeatureSet, gallery: FeatureSet, chosen: slice, *, double: bool = False) -> tuple[Array, Floats]:
     """Returns estimated squared distances of a strip, with error bounds.
 
     (query, gallery), by products; a bound for each row. A sum of d products is off by at most d roundings,
@@ -115,9 +114,7 @@ def estimates(
     return squares, margin
 
 
-def exact_squares(
-    queries: FeatureSet, gallery: FeatureSet, one: npt.NDArray[np.int64], other: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float64]:
+def exact_squares(queries: FeatureSet, gallery: FeatureSet, one: Ints, other: Ints) -> Floats:
     """Returns the squared distances of pairs (pair,), scaled, by differences in double precision."""
     squares_found = np.zeros(len(one))
     (apart,) = np.nonzero(queries.ids[one] != gallery.ids[other])
@@ -143,12 +140,7 @@ def exact_squares(
 
 
 def near(
-    queries: FeatureSet,
-    gallery: FeatureSet,
-    k: int,
-    *,
-    groups: tuple[Array, Array] | None = None,
-    itself: bool = False,
+    queries: FeatureSet, gallery: FeatureSet, k: int, *, groups: tuple[Array, Array] | None = None, itself: bool = False
 ) -> Neighbours:
     """Returns the k nearest gallery rows of each query.
 
@@ -186,7 +178,7 @@ def _neighbour_candidates(
     *,
     itself: bool,
     double: bool = False,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[Ints, Ints]:
     """Returns a strip's candidate rows and columns for k nearest."""
     squares, margin = estimates(queries, gallery, chosen, double=double)
     if banned is not None:
@@ -198,7 +190,7 @@ def _neighbour_candidates(
     return rows, columns
 
 
-def _kth_bound(squares: Array, k: int) -> npt.NDArray[np.float64]:
+def _kth_bound(squares: Array, k: int) -> Floats:
     """Returns each row's upper bound of its k-th smallest value."""
     many = squares.shape[1]
     parts = many // SPREAD
@@ -207,7 +199,7 @@ def _kth_bound(squares: Array, k: int) -> npt.NDArray[np.float64]:
     else:
         least = squares[:, : SPREAD * parts].reshape(len(squares), SPREAD, parts).min(axis=1)
         bound = np.partition(least, k - 1, axis=1)[:, k - 1]
-    wide: npt.NDArray[np.float64] = bound.astype(np.float64)
+    wide: Floats = bound.astype(np.float64)
     if not np.isfinite(wide).all():
         wide = np.partition(squares, k - 1, axis=1)[:, k - 1].astype(np.float64)
     return wide

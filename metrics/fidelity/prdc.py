@@ -7,13 +7,9 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity.feature_sets import Array, Options, SetError, SetValue, floor_of, prepare, same_size
-from medimg_eval.metrics.fidelity.intervals import (
-    normal_interval,
-    share_interval,
-    variance_of_mean,
-    variance_of_sum,
-)
+from medimg_eval.metrics.arrays import Array, Floats, Places
+from medimg_eval.metrics.fidelity.feature_sets import Options, SetError, SetValue, floor_of, prepare, same_size
+from medimg_eval.metrics.fidelity.intervals import normal_interval, share_interval, variance_of_mean, variance_of_sum
 from medimg_eval.metrics.fidelity.nearest_neighbours import (
     CROWDED,
     STRIP,
@@ -43,9 +39,9 @@ class PRDC(NamedTuple):
 class _Radii(NamedTuple):
     """Squared neighbourhood radii: real, real widened, and generated rows."""
 
-    real: npt.NDArray[np.float64]
-    wider: npt.NDArray[np.float64]
-    generated: npt.NDArray[np.float64]
+    real: Floats
+    wider: Floats
+    generated: Floats
 
 
 class _Inside(NamedTuple):
@@ -60,14 +56,14 @@ class _Inside(NamedTuple):
             (generated,): a row that lies in one neighbourhood alone would lie in none without that.
     """
 
-    precise: npt.NDArray[np.float64]
-    recalled: npt.NDArray[np.float64]
-    dense: npt.NDArray[np.float64]
-    covered: npt.NDArray[np.float64]
-    others: tuple[npt.NDArray[np.float64], ...]
+    precise: Floats
+    recalled: Floats
+    dense: Floats
+    covered: Floats
+    others: tuple[Floats, ...]
 
     @property
-    def shares(self) -> tuple[npt.NDArray[np.float64], ...]:
+    def shares(self) -> tuple[Floats, ...]:
         """The four whose means are the values, in the order of `PRDC`."""
         return self.precise, self.recalled, self.dense, self.covered
 
@@ -127,7 +123,7 @@ def precision_recall_density_coverage(
     return PRDC(*values)
 
 
-def _value_interval(name: str, part: npt.NDArray[np.float64], groups: Array | None, further: float) -> dict[str, Any]:
+def _value_interval(name: str, part: Floats, groups: Array | None, further: float) -> dict[str, Any]:
     """Interval of one PRDC value, `further` the other set's variance."""
     if name == "density":
         return normal_interval(float(part.mean()), variance_of_mean(part, groups) + further, f"normal, {HOW}")
@@ -185,12 +181,7 @@ def _count_inside(real: Array, generated: Array, k: int) -> _Inside:
 
 
 def _judge_strip(
-    real: FeatureSet,
-    generated: FeatureSet,
-    chosen: slice,
-    radii: _Radii,
-    found: _Inside,
-    aside: tuple[npt.NDArray[np.intp], npt.NDArray[np.float64]],
+    real: FeatureSet, generated: FeatureSet, chosen: slice, radii: _Radii, found: _Inside, aside: tuple[Places, Floats]
 ) -> None:
     """Adds the contribution of a strip of real rows.
 

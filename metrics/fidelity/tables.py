@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity.feature_sets import Array, SetError, SetValue, shuffled
+from medimg_eval.metrics.arrays import Array, Floats, Ints
+from medimg_eval.metrics.fidelity.feature_sets import SetError, SetValue, shuffled
 
 TRACKS = 0.8
 """Spearman's correlation of values with n, either way, from which a table says more of n than of its rows."""
@@ -124,13 +125,13 @@ def tracks_n(values: Mapping[str, SetValue]) -> tuple[float, str]:
     )
 
 
-def _average_ranks(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _average_ranks(values: Floats) -> Floats:
     ordered = np.sort(values)
     positions = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right")
     return np.asarray(positions / 2, dtype=np.float64)
 
 
-def _choose_rows(rng: np.random.Generator, marked: Array, groups: Array | None, n: int | None) -> npt.NDArray[np.int64]:
+def _choose_rows(rng: np.random.Generator, marked: Array, groups: Array | None, n: int | None) -> Ints:
     rows = np.flatnonzero(marked)
     if n is None or len(rows) <= n:
         return rows

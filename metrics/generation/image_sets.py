@@ -201,10 +201,7 @@ class OnePrompt:
 
 
 def interval_of_mean(values: npt.NDArray[np.float64], groups: npt.NDArray[Any], how: str) -> dict[str, Any]:
-    """Returns a mean's `standard_error`, `low`, `high` and `interval`.
-
-    Values of one group count as one draw. Groups are numbered from 0; `how` the interval is found, in words.
-    """
+    """Returns a mean's `standard_error`, `low`, `high`, `interval`; a group is one draw."""
     sums = np.bincount(groups, weights=values - values.mean())
     many = len(sums)
     if many < 2:

@@ -14,13 +14,11 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Floats
 from medimg_eval.metrics.fidelity import SMALL, SetValue, variance_of_sum
 from medimg_eval.metrics.generation.image_sets import ImageSet, ImageSets, set_metric
 from medimg_eval.metrics.proportions import wilson_interval
-
-Array: TypeAlias = npt.NDArray[Any]
 
 HOW = "Wilson, at the number of independent draws that the spread over prompts' patients stands for"
 
@@ -36,7 +34,7 @@ class Judged(NamedTuple):
     """
 
     value: float
-    influences: npt.NDArray[np.float64]
+    influences: Floats
     used: Sequence[Array]
     why: str = ""
 
@@ -167,7 +165,7 @@ def _value_interval(found: Judged, groups: Array, draws: int) -> dict[str, Any]:
     return {"standard_error": math.sqrt(variance), "low": low, "high": high, "interval": HOW}
 
 
-def _stated_findings(part: ImageSet) -> npt.NDArray[np.float64]:
+def _stated_findings(part: ImageSet) -> Floats:
     if part.says is None:
         raise ValueError("Expected what the attributes say of each picture, got none")
     return part.says

@@ -6,12 +6,13 @@ import math
 from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.judges.verdicts import replies_in, share
-from medimg_eval.metrics.registry import ALL, judge_says, metric
+from medimg_eval.metrics.declarations import answer_share, error_metric
+from medimg_eval.metrics.judges.verdicts import replies_in
+from medimg_eval.metrics.registry import ALL, judge_says
 
 SOURCE = "the judge's prompt, as the benchmark's card names it"
 
-_points = partial(share, best=math.nan, source=SOURCE)
+_points = partial(answer_share, best=math.nan, source=SOURCE)
 
 
 @_points(title="Judged", parameter="the question to the judge", parameter_is_text=True, requires=judge_says)
@@ -37,15 +38,7 @@ def judged_total(pair: AnsweredQuestion) -> float:
     return float(sum(values))
 
 
-@metric(
-    kind="answer",
-    title="Judge failed",
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    source=SOURCE,
-    requires=judge_says(ALL),
-)
+@error_metric(kind="answer", title="Judge failed", worst=1.0, source=SOURCE, requires=judge_says(ALL))
 def judge_failures(pair: AnsweredQuestion) -> float:
     """The share of questions to the judge whose reply holds no verdict.
 
@@ -56,7 +49,7 @@ def judge_failures(pair: AnsweredQuestion) -> float:
     return sum(value is None for value in values) / len(values) if values else math.nan
 
 
-@share(
+@answer_share(
     title="Accuracy, judge as matcher",
     source="VLMEvalKit: a judge matches answers that no rule understands with an option, or with Z for none",
     requires=judge_says(ALL),
@@ -73,7 +66,7 @@ def accuracy_matched(pair: AnsweredQuestion) -> float:
     return pair.credit
 
 
-@share(
+@answer_share(
     title="Accuracy, open by judge",
     source="MedEvalKit: open answers are right where its judge says so, the others by rule",
     parameter="the question to the judge",

@@ -45,9 +45,7 @@ def read_ballots(reply: str) -> list[Ballot] | None:
 def joint_verdict(verdicts: Sequence[Any], *, graded: bool | None = None) -> Any:
     """Joint verdict: mean grade, else majority vote.
 
-    More than half must agree; None where nobody or no majority says one thing.
-
-    Verdicts of None are left out.
+    More than half must agree; None where nobody or no majority says one thing. Verdicts of None are left out.
 
     Args:
         verdicts: numbers, names, or what JSON holds.

@@ -16,12 +16,7 @@ SEVERITIES = ("emergent", "urgent", "actionable", "not_actionable")
 
 
 class Correction(TypedDict):
-    """One correction of a report.
-
-    Attributes:
-        line: which sentence of it, from 0; None for one that was left out.
-        severity: one of `SEVERITIES`.
-    """
+    """One correction of a report: which sentence, None for a missing one, and its severity."""
 
     line: int | None
     severity: str

@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.judges.verdicts import counted, objects, share, verdict_reader, worth
+from medimg_eval.metrics.declarations import answer_share
+from medimg_eval.metrics.judges.verdicts import counted, objects, verdict_reader, worth
 from medimg_eval.metrics.registry import judge_says
 
 SIGNIFICANCE = {
@@ -118,7 +119,7 @@ def _correct_weight(evaluation: Evaluation, weights: Mapping[str, float]) -> flo
 _BAHAROON = "Baharoon et al. 2026, CRIMSON"
 _UNGUIDED = "CRIMSON's published prompt without guidelines"
 
-_signed = partial(share, worst=-1.0, source=_BAHAROON)
+_signed = partial(answer_share, worst=-1.0, source=_BAHAROON)
 
 
 @_signed(title="CRIMSON", requires=judge_says("crimson"), settings=_UNGUIDED)

@@ -10,7 +10,8 @@ from typing import TypedDict
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.judges.verdicts import counted, share, verdict_reader, worth
+from medimg_eval.metrics.declarations import answer_share
+from medimg_eval.metrics.judges.verdicts import counted, verdict_reader, worth
 from medimg_eval.metrics.nlp import late_pattern
 from medimg_eval.metrics.registry import judge_says
 
@@ -128,7 +129,7 @@ def _counts_by_letter(section: re.Match[str] | None) -> dict[str, int] | None:
 _OSTMEIER = "Ostmeier et al. 2024, GREEN"
 _SETTINGS = "GREEN's published prompt, first 300 words of each report"
 
-_share = partial(share, source=_OSTMEIER, requires=judge_says("green"), settings=_SETTINGS)
+_share = partial(answer_share, source=_OSTMEIER, requires=judge_says("green"), settings=_SETTINGS)
 _count = partial(
     counted,
     source=_OSTMEIER,

@@ -9,27 +9,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.judges.verdicts import verdict_reader
-from medimg_eval.metrics.registry import judge_says, metric
-
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.registry import judge_says
 
 MATCH = 0.5
 """Share of the points from which on two insights match one to one."""
 
 _BULLET = re.compile(r"^\s*(?:[-*\N{BULLET}]|\(?\d+[.)])\s+")
-_insight = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source="InsightBench's practice; own definition",
-    requires=judge_says("insights"),
-)
+_insight = partial(answer_share, source="InsightBench's practice; own definition", requires=judge_says("insights"))
 
 
 def list_insights(text: str) -> list[str]:

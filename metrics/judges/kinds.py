@@ -9,6 +9,7 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import answer_share, neutral_metric
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader
 from medimg_eval.metrics.registry import Requirement, judge_says, metric
 
@@ -37,12 +38,9 @@ def _question_of(parameter: Any) -> tuple[Requirement, ...]:
     return judge_says(question)
 
 
-@metric(
+@neutral_metric(
     kind="answer",
     title="Kind, by a judge",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
     source="the judge's prompt",
     parameter="QUESTION:KIND",
     parameter_is_text=True,
@@ -66,10 +64,7 @@ def judged_kind(pair: AnsweredQuestion, parameter: str) -> float:
 
 @verdict_reader("risk_level")
 def read_risk_level(reply: str) -> dict[str, Any] | None:
-    """Returns {"level": 1 to 4, "errors": kinds} of a reply, of JSON or of words such as "Risk level: 2".
-
-    None where no level is named.
-    """
+    """Returns {"level": 1 to 4, "errors": kinds} of a reply in JSON or words, or None."""
     for content in objects(reply):
         level, errors = content.get("level", content.get("risk_level")), content.get("errors") or []
         if isinstance(level, int) and not isinstance(level, bool) and 1 <= level <= 4 and isinstance(errors, list):
@@ -102,16 +97,7 @@ def medval_level(pair: AnsweredQuestion) -> float:
     return _risk_level(pair)
 
 
-@metric(
-    kind="answer",
-    title="MedVAL, safe",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=MEDVAL,
-    requires=judge_says("medval"),
-    value_kind="proportion",
-)
+@answer_share(title="MedVAL, safe", source=MEDVAL, requires=judge_says("medval"), value_kind="proportion")
 def medval_safe(pair: AnsweredQuestion) -> float:
     """Whether a text may be used without a person changing it: a level of risk of 1 or 2, by a judge.
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from medimg_eval.errors import UsageError, invalid
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.judges.verdicts import replies_in, share, verdict_reader, worth
+from medimg_eval.metrics.declarations import answer_share
+from medimg_eval.metrics.judges.verdicts import replies_in, verdict_reader, worth
 from medimg_eval.metrics.registry import judge_says
 
 KINDS = ("catastrophic", "critical", "attribute", "prompt_induced", "minor", "correct")
@@ -24,13 +25,7 @@ _NAMED = re.compile(
 
 
 def medihall_values(given: str) -> dict[str, float]:
-    """Returns points by kind, from a text "0/1/2/3/4/5".
-
-    Numbers in the order of `KINDS`.
-
-    Raises:
-        UsageError: there are not six numbers.
-    """
+    """Returns points by kind of a text "0/1/2/3/4/5"; UsageError unless six numbers."""
     try:
         values = [float(number) for number in given.split("/")]
     except ValueError:
@@ -61,13 +56,7 @@ def medihall_score(kinds: Sequence[str | None], values: Mapping[str, float]) -> 
 
 
 def hallucination_share(kinds: Sequence[str | None], kind: str) -> float:
-    """Returns the share of an answer's sentences of a kind.
-
-    NaN where one is not judged, and without any.
-
-    Raises:
-        UsageError: there is no such kind.
-    """
+    """Returns the share of an answer's sentences of a kind; NaN if none, or unjudged."""
     UsageError.refuse_invalid("kind of hallucination", KINDS, kind)
     return medihall_score(kinds, {name: float(name == kind) for name in KINDS})
 
@@ -82,7 +71,7 @@ def read_hallucination(reply: str) -> str | None:
     return "prompt_induced" if name == "prompt" else name
 
 
-_medihall = partial(share, source="Chen et al. 2024, Med-HallMark", requires=judge_says("medihall"))
+_medihall = partial(answer_share, source="Chen et al. 2024, Med-HallMark", requires=judge_says("medihall"))
 
 
 def _hallucination_kinds(verdict: Any) -> list[str | None]:

@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import answer_share, share_summary
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader, worth
-from medimg_eval.metrics.registry import ScoreTable, judge_says, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, judge_says
 
 Box = tuple[float, float, float, float]
 """x1, y1, x2, y2 as shares of the image's width and height, in [0, 1]."""
@@ -169,7 +170,7 @@ SETTINGS = "RadFact's published instructions without its examples, one phrase at
 
 _PHRASES = ("radfact_reference_phrases", "radfact_prediction_phrases")
 
-_radfact = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=BANNUR, settings=SETTINGS)
+_radfact = partial(answer_share, source=BANNUR, settings=SETTINGS)
 
 
 def _entailed_value(pair: AnsweredQuestion, side: str, *, as_published: bool = False) -> float:
@@ -222,9 +223,7 @@ def _precisions_and_recalls(rows: ScoreTable) -> npt.NDArray[np.float64]:
     return np.column_stack(columns).astype(np.float64)
 
 
-_f1 = partial(
-    summary, higher_is_better=True, best=1.0, source=BANNUR, settings=SETTINGS, pieces=_precisions_and_recalls
-)
+_f1 = partial(share_summary, source=BANNUR, settings=SETTINGS, pieces=_precisions_and_recalls)
 
 
 @_f1(needs=("radfact_precision", "radfact_recall"), title="RadFact F1", name="radfact_f1")

@@ -6,12 +6,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats
 from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.registry import ScoreTable, summary
-
-Floats = npt.NDArray[np.float64]
 
 LLAVA = "LLaVA and LLaVA-Med, summarize_gpt_review.py; BiMed-MBench"
 

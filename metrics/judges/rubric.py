@@ -11,13 +11,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import share_summary
 from medimg_eval.metrics.judges.verdicts import replies_in, verdict_reader
 from medimg_eval.metrics.registry import ScoreTable, judge_says, metric, summary
-
-Floats = npt.NDArray[np.float64]
 
 HEALTHBENCH = "HealthBench (Arora et al. 2025, github.com/openai/simple-evals)"
 
@@ -146,10 +145,7 @@ def _by_family(rows: ScoreTable) -> Floats:
     return np.stack([np.nan_to_num(rows.value) * (rows.label == name) for name in names], axis=1)
 
 
-@summary(
-    needs=("physician_labels",), title="Agreement with physicians", higher_is_better=True, best=1.0,
-    source=HEALTHBENCH, pieces=_by_family,
-)  # fmt: skip
+@share_summary(needs=("physician_labels",), title="Agreement with physicians", source=HEALTHBENCH, pieces=_by_family)
 def physician_agreement(sums: Floats) -> Floats:
     """The balanced F1 of a model that judges beside each physician's label, as the mean over families of criteria.
 

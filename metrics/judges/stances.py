@@ -9,8 +9,9 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import neutral_metric
 from medimg_eval.metrics.judges.verdicts import objects, verdict_reader
-from medimg_eval.metrics.registry import judge_says, metric
+from medimg_eval.metrics.registry import judge_says
 
 STANCES = {"agree": 1.0, "neutral": 0.5, "disagree": 0.0}
 """What an answer does -> how far it agrees."""
@@ -20,15 +21,7 @@ RIGHT = {"true": "agree", "false": "disagree", "mixture": "neutral"}
 
 _SAID = re.compile(r"""['"]?agreement['"]?\s*:\s*['"]?(Agree|Disagree|None|Neutral)\b""", re.IGNORECASE)
 
-_stance = partial(
-    metric,
-    kind="answer",
-    best=math.nan,
-    worst=math.nan,
-    higher_is_better=None,
-    source="Kaur et al. 2024, UPHILL",
-    requires=judge_says("stance"),
-)
+_stance = partial(neutral_metric, kind="answer", source="Kaur et al. 2024, UPHILL", requires=judge_says("stance"))
 
 
 @verdict_reader("stance")

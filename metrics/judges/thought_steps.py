@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import answer_share, neutral_metric, share_summary
 from medimg_eval.metrics.judges.verdicts import replies_in, sentences
-from medimg_eval.metrics.registry import ScoreTable, judge_says, metric, summary
-
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import ScoreTable, judge_says
 
 MME_COT = "MME-CoT (Jiang et al. 2025, arXiv 2502.09621), steps by a judge"
 VISUAL_PROCESS = "VisualProcessBench (Wang et al. 2025, arXiv 2503.10291)"
@@ -31,7 +31,7 @@ _STEP_LABEL = re.compile(
 )
 LABELS = {"correct": 1, "1": 1, "+1": 1, "incorrect": -1, "-1": -1, "neutral": 0, "0": 0}
 
-_judged = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source=MME_COT, optional=True)
+_judged = partial(answer_share, source=MME_COT, optional=True)
 _correct = partial(_judged, requires=judge_says("thought_steps"))
 _due = partial(_judged, requires=judge_says("key_steps"))
 
@@ -54,10 +54,7 @@ def reasoning_steps(text: str, sent: str | None = None) -> list[str]:
 
 
 def rationale_steps(given: Any) -> list[str]:
-    """Returns due steps: a list, or a text's parts.
-
-    A text gives its paragraphs, lines or sentences.
-    """
+    """Returns due steps: a list, or a text's paragraphs, lines or sentences."""
     if isinstance(given, str):
         return reasoning_steps(given)
     return [str(step) for step in given] if isinstance(given, Sequence) else []
@@ -131,10 +128,7 @@ def _step_labels(pair: AnsweredQuestion) -> tuple[list[int], list[int | None]] |
     return truth, read_step_labels(pair.output, len(truth))
 
 
-@metric(
-    kind="answer", title="Steps, counted", higher_is_better=None, best=math.nan, worst=math.nan, optional=True,
-    value_kind="count", source=VISUAL_PROCESS,
-)  # fmt: skip
+@neutral_metric(kind="answer", title="Steps, counted", optional=True, value_kind="count", source=VISUAL_PROCESS)
 def step_counts(pair: AnsweredQuestion) -> Mapping[str, float]:
     """The number of labelled steps that are right or wrong, that the model calls so, and both.
 
@@ -152,10 +146,7 @@ def step_counts(pair: AnsweredQuestion) -> Mapping[str, float]:
     return counts
 
 
-@metric(
-    kind="answer", title="First error", higher_is_better=True, best=1.0, worst=0.0, optional=True,
-    value_kind="proportion", source=VISUAL_PROCESS,
-)  # fmt: skip
+@answer_share(title="First error", optional=True, value_kind="proportion", source=VISUAL_PROCESS)
 def first_error_found(pair: AnsweredQuestion) -> float:
     """Whether the first step that the model calls wrong is the first that is; of a chain without errors, none."""
     labelled = _step_labels(pair)
@@ -172,15 +163,12 @@ def _step_pieces(rows: ScoreTable) -> Floats:
     return np.stack([np.nan_to_num(rows.value) * (rows.label == name) for name in _ORDER], axis=1)
 
 
-_step_f1 = partial(
-    summary, needs=("step_counts",), higher_is_better=True, best=1.0, source=VISUAL_PROCESS, pieces=_step_pieces
-)
+_step_f1 = partial(share_summary, needs=("step_counts",), source=VISUAL_PROCESS, pieces=_step_pieces)
 
 
 def _f1(sums: Floats, place: int) -> Floats:
     due, judged, both = (sums[..., place + number] for number in range(3))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(due + judged > 0, 2 * both / (due + judged), math.nan)
+    return quotient(2 * both, due + judged)
 
 
 @_step_f1(title="F1 of right steps")
@@ -198,5 +186,4 @@ def wrong_step_f1(sums: Floats) -> Floats:
 @_step_f1(title="Macro F1 of steps")
 def step_macro_f1(sums: Floats) -> Floats:
     """The mean of `right_step_f1` and `wrong_step_f1`."""
-    scores: Floats = (_f1(sums, 0) + _f1(sums, 3)) / 2
-    return scores
+    return (_f1(sums, 0) + _f1(sums, 3)) / 2

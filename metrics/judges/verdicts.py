@@ -10,8 +10,9 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion, extract_report
+from medimg_eval.metrics.declarations import error_metric
 from medimg_eval.metrics.nlp import late_pattern
-from medimg_eval.metrics.registry import available, metric
+from medimg_eval.metrics.registry import available
 
 Reader = Callable[[str], Any]
 """From a reply to a verdict that JSON can hold; None where the reply says nothing that was asked for."""
@@ -70,10 +71,7 @@ def reader(name: str) -> Reader:
     return read
 
 
-share = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
-counted = partial(
-    metric, kind="answer", higher_is_better=False, best=0.0, worst=math.nan, unit="errors", parameter_is_text=True
-)
+counted = partial(error_metric, kind="answer", worst=math.nan, unit="errors", parameter_is_text=True)
 
 
 def worth(pair: AnsweredQuestion, question: str, value: Callable[[Any], float]) -> float:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Array: TypeAlias = npt.NDArray[Any]
+from medimg_eval.metrics.arrays import Array
 
 _STRAIGHT = 1e-4
 """How far both sides of its chord a spine may leave it and not count as S-shaped; AASCE's number."""

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import error_metric
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
-
-Floats = npt.NDArray[np.float64]
 
 KNEES = ("knee_angle_r", "knee_angle_l")
 """Coordinates that OpenCapBench brings motions together by."""
@@ -22,7 +21,7 @@ SHIFTS = range(-40, 40)
 _CAPBENCH = "OpenCapBench (Gozlan et al., WACV 2025), benchmarking/metrics.py b37d51d"
 
 motion_metrics = partial(asked_metrics, kind="motion", what="motions")
-_error = partial(metric, kind="motion", unit="°", best=0.0, worst=math.nan, higher_is_better=False)
+_error = partial(error_metric, kind="motion", unit="°", worst=math.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,15 +87,7 @@ def angle_bias(pair: MotionPair) -> float:
     return float(pair.plain.mean()) if pair.plain.size else math.nan
 
 
-@metric(
-    kind="motion",
-    title="Shift",
-    unit="frames",
-    higher_is_better=None,
-    best=0.0,
-    worst=math.nan,
-    source=_CAPBENCH,
-)
+@metric(kind="motion", title="Shift", unit="frames", higher_is_better=None, best=0.0, worst=math.nan, source=_CAPBENCH)
 def angle_shift(pair: MotionPair) -> float:
     """The frames by which the predicted motion was moved for `angle_rmse_shifted`; positive is later."""
     return float(pair.shift)
@@ -105,10 +96,7 @@ def angle_shift(pair: MotionPair) -> float:
 def differences_at(true: tuple[Floats, Floats], predicted: tuple[Floats, Floats], shift: int) -> Floats:
     """Returns predicted minus true values of simultaneous frames, NaN missing.
 
-    Args:
-        true: times, (frame,), and values, (frame, coordinate).
-        predicted: the same.
-        shift: rows by which predicted values move down against their times.
+    Both are times, (frame,), and values, (frame, coordinate); `shift` moves predicted rows down against their times.
     """
     _, here, there = np.intersect1d(true[0], predicted[0], return_indices=True)
     source = there - shift

@@ -6,16 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array
+from medimg_eval.metrics.declarations import error_metric, error_summary, share_metric, share_summary
 from medimg_eval.metrics.proportions import known_mean
-from medimg_eval.metrics.registry import ScoreTable, asked_metrics, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, asked_metrics
 from medimg_eval.metrics.scores import LabelScore
 
-Array: TypeAlias = npt.NDArray[Any]
 Positions: TypeAlias = Mapping[str, npt.ArrayLike]
 Missed: TypeAlias = float | Literal["diagonal", "skip"]
 
@@ -65,16 +66,14 @@ class LandmarkPair:
         return self.status == "present" and self.distance <= tolerance * (1 + SLACK)
 
 
-_share = partial(metric, kind="landmark", higher_is_better=True, best=1.0, worst=0.0)
-_distance = partial(summary, needs=("landmark_distance",), higher_is_better=False, unit="mm", best=0.0)
+_share = partial(share_metric, kind="landmark")
+_distance = partial(error_summary, needs=("landmark_distance",), unit="mm")
 
 
-@metric(
+@error_metric(
     kind="landmark",
     title="Landmark distance",
-    higher_is_better=False,
     unit="mm",
-    best=0.0,
     worst="diagonal",
     source="point-to-point distance; the mean is the mean radial error",
 )
@@ -122,12 +121,8 @@ def identified(pair: LandmarkPair) -> float:
     return float(own <= min(other_distances, default=own) and own <= VERSE_LIMIT)
 
 
-@summary(
-    needs=("identified",),
-    title="id rate",
-    higher_is_better=True,
-    best=1.0,
-    source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)",
+@share_summary(
+    needs=("identified",), title="id rate", source="VerSe (Sekuboyina et al., Medical Image Analysis 73, 2021)"
 )
 def id_rate(rows: ScoreTable) -> float:
     """The identification rate: identified landmarks over all reference landmarks of the test set.

@@ -6,16 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array
+from medimg_eval.metrics.declarations import error_metric, share_metric
 from medimg_eval.metrics.measurement.angles import unwrapped
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import BETWEEN, LabelScore
-
-Array: TypeAlias = npt.NDArray[Any]
 
 measurement_metrics = partial(asked_metrics, kind="measurement", what="measurements")
 
@@ -47,15 +46,7 @@ class MeasurementPair:
         return abs(self.prediction - self.reference)
 
 
-_error = partial(
-    metric,
-    kind="measurement",
-    title="MAE",
-    higher_is_better=False,
-    best=0.0,
-    worst=math.nan,
-    source="mean absolute error",
-)
+_error = partial(error_metric, kind="measurement", title="MAE", worst=math.nan, source="mean absolute error")
 _evidence = partial(metric, kind="measurement", higher_is_better=True, best=math.nan, worst=math.nan, intermediate=True)
 
 
@@ -77,12 +68,9 @@ def angle_error(pair: MeasurementPair) -> float:
     return pair.error
 
 
-@metric(
+@share_metric(
     kind="measurement",
     title="Within",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     parameter="tolerance in the unit of the measurement",
     source="tolerance accuracy",
     value_kind="proportion",

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.agreement import bland_altman
+from medimg_eval.metrics.arrays import Array
 from medimg_eval.metrics.measurement.measurements import MeasurementPair
 from medimg_eval.metrics.registry import metric
-
-Array: TypeAlias = npt.NDArray[Any]
 
 T2_LIMITS = (0.0, 100.0)
 """What SKM-TEA believes of a T2 in ms; values on the lower limit or outside are fits that failed."""

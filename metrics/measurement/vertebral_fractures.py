@@ -8,13 +8,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import evidence_metric, neutral_metric, share_summary
 from medimg_eval.metrics.measurement.measurements import HeightLoss
-from medimg_eval.metrics.registry import ScoreTable, metric, parse, summary
+from medimg_eval.metrics.registry import ScoreTable, parse
 from medimg_eval.metrics.scores import LabelScore
-
-Doubles = npt.NDArray[np.float64]
 
 GENANT = (0, 1, 2, 3)
 """Normal, mild, moderate and severe."""
@@ -26,26 +25,13 @@ SOURCE = "Zhang et al. 2025 (HealthiVert-GAN)"
 
 
 class Graded(NamedTuple):
-    """One part of a vertebra.
-
-    Attributes:
-        loss: of its height, (H_syn - H_ori) / H_syn; NaN where a side lacks the part.
-        grade: that the vertebra is given; NaN where none can be.
-    """
+    """One part of a vertebra: loss of height, (H_syn - H_ori) / H_syn, and grade; NaN without."""
 
     loss: float
     grade: float = math.nan
 
 
-@metric(
-    kind="vertebra",
-    title="RHLV",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source=SOURCE,
-    value_kind="ratio",
-)
+@neutral_metric(kind="vertebra", title="RHLV", source=SOURCE, value_kind="ratio")
 def rhlv(part: Graded) -> float:
     """The relative height loss of a vertebra, (H_syn - H_ori) / H_syn, by the healthy one that was made of it.
 
@@ -55,16 +41,7 @@ def rhlv(part: Graded) -> float:
     return part.loss
 
 
-@metric(
-    kind="vertebra",
-    scope="set",
-    title="Genant grade",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    intermediate=True,
-    source="Genant et al. 1993",
-)
+@evidence_metric(kind="vertebra", scope="set", title="Genant grade", source="Genant et al. 1993")
 def genant_grade(part: Graded) -> float:
     """The grade of fracture, 0 to 3, that a vertebra is given by its loss of height, as evidence for summaries.
 
@@ -118,16 +95,16 @@ def _loss_parts(loss: HeightLoss) -> dict[str, Graded]:
     return {name: Graded(value) for name, value in zip(loss._fields, loss, strict=True)}
 
 
-def _confusion_rows(rows: ScoreTable) -> Doubles:
+def _confusion_rows(rows: ScoreTable) -> Floats:
     """Row's cell among true and given grades, (row, 4*5)."""
     wide = len(GENANT) + 1
     grades = np.where(np.isnan(rows.value), len(GENANT), rows.value).astype(np.intp)
     cells = rows.label.astype(np.intp) * wide + grades
-    one_hot: Doubles = (cells[:, None] == np.arange(len(GENANT) * wide)).astype(np.float64)
+    one_hot: Floats = (cells[:, None] == np.arange(len(GENANT) * wide)).astype(np.float64)
     return one_hot
 
 
-def _macro_mean(sums: Doubles, of: Any) -> Doubles:
+def _macro_mean(sums: Floats, of: Any) -> Floats:
     """Mean of a value over occurring (true or given) grades."""
     counts = sums.reshape(*sums.shape[:-1], len(GENANT), len(GENANT) + 1)
     true, given_counts = counts.sum(axis=-1), counts[..., : len(GENANT)].sum(axis=-2)
@@ -135,15 +112,13 @@ def _macro_mean(sums: Doubles, of: Any) -> Doubles:
     occurs = true + given_counts > 0
     with np.errstate(invalid="ignore", divide="ignore"):
         values = np.nan_to_num(of(right, true, given_counts), nan=0.0)
-        mean: Doubles = np.where(occurs, values, 0).sum(axis=-1) / occurs.sum(axis=-1)
+        mean: Floats = np.where(occurs, values, 0).sum(axis=-1) / occurs.sum(axis=-1)
     return mean
 
 
 _grading = partial(
-    summary,
+    share_summary,
     needs=("genant_grade",),
-    higher_is_better=True,
-    best=1.0,
     source=SOURCE,
     pieces=_confusion_rows,
     settings="grades that occur, as true or given ones; a vertebra without a grade is missed",
@@ -151,18 +126,18 @@ _grading = partial(
 
 
 @_grading(title="Grading, macro precision")
-def genant_precision(sums: Doubles) -> Doubles:
+def genant_precision(sums: Floats) -> Floats:
     """The share of vertebrae that are given a grade of fracture which have it, as the mean over grades."""
     return _macro_mean(sums, lambda right, true, given: right / given)
 
 
 @_grading(title="Grading, macro recall")
-def genant_recall(sums: Doubles) -> Doubles:
+def genant_recall(sums: Floats) -> Floats:
     """The share of vertebrae with a grade of fracture which are given it, as the mean over grades."""
     return _macro_mean(sums, lambda right, true, given: right / true)
 
 
 @_grading(title="Grading, macro F1")
-def genant_f1(sums: Doubles) -> Doubles:
+def genant_f1(sums: Floats) -> Floats:
     """The harmonic mean of precision and recall of a grade of fracture, as the mean over grades."""
     return _macro_mean(sums, lambda right, true, given: 2 * right / (true + given))

@@ -129,9 +129,7 @@ def canonical(name: str) -> str:
 
 
 def chosen(text: str, wanted: Sequence[str]) -> str:
-    """Returns the wanted sections of a text, or all of it.
-
-    All where it has none of them.
+    """Returns the wanted sections of a text, or all of it where it has none.
 
     A text without any heading is taken for what was wanted. Sections are named as in `sections`, or as reports call
     them; one that is findings and impression in one is there for both.

@@ -53,14 +53,7 @@ class WordNet:
         return {word: fields for word, *fields in (line.split() for line in lines if line[:1].strip())}
 
     def _synonyms(self, word: str) -> frozenset[str]:
-        """Returns the word and single-word synonyms, also of base forms.
-
-        Args:
-            word: in lower case.
-
-        Raises:
-            UserError: a line of the files is not as WordNet's are.
-        """
+        """Returns the word and single-word synonyms, also of base forms; UserError if damaged."""
         synonyms = {word}
         for part in PARTS:
             for form in self._forms(word, part):

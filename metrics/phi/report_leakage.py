@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import error_metric
 from medimg_eval.metrics.phi.patterns import PATTERNS, PLACEHOLDER, Vocabulary, spans_of
 from medimg_eval.metrics.proportions import exact_interval
-from medimg_eval.metrics.registry import metric
 
 TOKENS = 8
 """Words of the shortest phrase that is looked for in training texts."""
@@ -70,10 +70,7 @@ class RarePhrases:
     _words: Mapping[str, int] = field(repr=False)
 
     def places(self, text: str) -> tuple[Flags, Flags]:
-        """Returns which word runs are rare, and which hold placeholders.
-
-        (run,) each.
-        """
+        """Returns which word runs are rare, and which hold placeholders, (run,) each."""
         words = words_of(text)
         # A word that no training text has is in none of their phrases, and 0 stands for no word.
         numbers = np.array([self._words.get(word, 0) for word in words], dtype=np.uint64)
@@ -119,9 +116,7 @@ class Leakage:
     has_training: bool
 
     def shares(self) -> dict[str, Share]:
-        """Returns shares of texts by kind of leak.
-
-        What could not be looked for is left out.
+        """Returns shares of texts by kind of leak, of kinds that could be looked for.
 
         `phi_leak_rate`: a verified span. `phi_suspected_rate`: a suspected one. `leaked_vocabulary_rate`: a leaked
         phrase without placeholders. `leaked_marked_rate`: one with. `placeholder_rate`: a placeholder.
@@ -255,11 +250,9 @@ def _check_kind(kind: str) -> None:
         raise UsageError(f"phi_suspected knows no {kind!r}; expected one of {', '.join(map(repr, PATTERNS))}")
 
 
-@metric(
+@error_metric(
     kind="answer",
     title="Suspected PHI",
-    higher_is_better=False,
-    best=0.0,
     worst=1.0,
     source="medimg_eval",
     parameter="kind of span",
@@ -281,11 +274,9 @@ def phi_suspected(pair: AnsweredQuestion, kind: str | None = None) -> float:
     return float(bool(spans_of(text, kinds=PATTERNS if kind is None else (kind,))))
 
 
-@metric(
+@error_metric(
     kind="answer",
     title="Placeholders",
-    higher_is_better=False,
-    best=0.0,
     worst=math.nan,
     source="medimg_eval",
     settings="___, [**...**], XXX, [NAME]",

@@ -255,10 +255,6 @@ def _turn_by(degrees: float) -> Transform:
     return lambda picture, rng: _move_picture(picture, degrees=degrees * rng.choice((-1, 1)))
 
 
-def _shift_by(share: float) -> Transform:
-    return lambda picture, rng: _move_picture(picture, shift=tuple(share * rng.choice((-1, 1), 2)))
-
-
 def _crop_to(share: float) -> Transform:
     def crop(picture: Floats, rng: np.random.Generator) -> Floats:
         off = (1 / share - 1) / 2
@@ -300,7 +296,7 @@ TRANSFORMS: Mapping[str, Transform] = MappingProxyType(
         "flattened": _recolour_by(lambda values: 0.8 * values + 0.1),
         "brightened by gamma 0.7": _recolour_by(lambda values: values**0.7),
         "darkened by gamma 1.4": _recolour_by(lambda values: values**1.4),
-        "shifted": _shift_by(0.02),
+        "shifted": lambda picture, rng: _move_picture(picture, shift=tuple(0.02 * rng.choice((-1, 1), 2))),
         "turned by 5 degrees": _turn_by(5),
         "turned by 15 degrees": _turn_by(15),
         "cropped to 95 %": _crop_to(0.95),
@@ -396,10 +392,7 @@ def _unit_rows(rows: Floats) -> Floats:
 
 
 def _laid_over(picture: Floats, trained: Floats, pose: Map, edge: int) -> tuple[float, Map]:
-    """Aligns a training picture; returns similarity and map.
-
-    How alike is atanh of a correlation, -3 where the two hardly overlap.
-    """
+    """Aligns a training picture; returns atanh of the correlation (-3 apart) and map."""
     cv2 = _import_opencv()
     if edge != LARGE:
         picture, trained = (

@@ -8,7 +8,8 @@ from typing import Any, Unpack
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity import Array, SetError, SetValue, near, normal_interval, variance_of_sum
+from medimg_eval.metrics.arrays import Array, Floats, Places
+from medimg_eval.metrics.fidelity import SetError, SetValue, near, normal_interval, variance_of_sum
 from medimg_eval.metrics.privacy.screens import ScreenOptions, prepare_membership_sets
 
 CELLS = 3
@@ -17,8 +18,6 @@ LEAST = 20
 
 ROUNDS = 50
 """Of finding centres, at most."""
-
-Doubles = npt.NDArray[np.float64]
 
 
 def copying_test(
@@ -87,13 +86,13 @@ def copying_test(
     )
 
 
-def _share_above(one: Doubles, other: Doubles) -> Doubles:
+def _share_above(one: Floats, other: Floats) -> Floats:
     """Returns shares of `other` below each of `one`, ties half."""
     ordered = np.sort(other)
     return (np.searchsorted(ordered, one, "left") + np.searchsorted(ordered, one, "right")) / (2 * len(other))
 
 
-def _kmeans_centres(rows: Doubles, many: int, rng: np.random.Generator) -> Doubles:
+def _kmeans_centres(rows: Floats, many: int, rng: np.random.Generator) -> Floats:
     """Returns k-means centres, (cell, d), from distant starting rows."""
     chosen = [int(rng.integers(len(rows)))]
     least = ((rows - rows[chosen[0]]) ** 2).sum(axis=1)
@@ -110,7 +109,7 @@ def _kmeans_centres(rows: Doubles, many: int, rng: np.random.Generator) -> Doubl
     return centres
 
 
-def _nearest_centres(rows: Array, centres: Doubles) -> npt.NDArray[np.intp]:
+def _nearest_centres(rows: Array, centres: Floats) -> Places:
     squares = np.stack([((rows - centre) ** 2).sum(axis=1) for centre in centres])
-    nearest: npt.NDArray[np.intp] = squares.argmin(axis=0)
+    nearest: Places = squares.argmin(axis=0)
     return nearest

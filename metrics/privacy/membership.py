@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.fidelity import SMALL, Array, SetError, SetValue, group_sums, share_interval, variance_of_mean
+from medimg_eval.metrics.arrays import Array, Floats
+from medimg_eval.metrics.fidelity import SMALL, SetError, SetValue, group_sums, share_interval, variance_of_mean
 from medimg_eval.metrics.privacy.screens import closer
 from medimg_eval.metrics.proportions import exact_interval
 
@@ -132,7 +133,7 @@ def mia_tpr_at_fpr(
     )
 
 
-def lira_scores(target: npt.ArrayLike, shadows: npt.ArrayLike, trained_on: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def lira_scores(target: npt.ArrayLike, shadows: npt.ArrayLike, trained_on: npt.ArrayLike) -> Floats:
     """Returns likelihood ratios, log p(loss | member) - log p(loss | not).
 
     Losses of the model that is attacked are (sample,), log or logit losses being nearer to normal; those of the shadow
@@ -181,7 +182,7 @@ def _fit_normal(losses: Array, chosen: Array, what: str) -> tuple[Array, Array]:
     return means, spread
 
 
-def _check_scores(given: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
+def _check_scores(given: npt.ArrayLike, name: str) -> Floats:
     scores = np.asarray(given, dtype=np.float64)
     if scores.ndim != 1 or not scores.size:
         raise SetError(f"Expected {name} scores of the shape (row,), at least one, got {scores.shape}")
@@ -191,7 +192,7 @@ def _check_scores(given: npt.ArrayLike, name: str) -> npt.NDArray[np.float64]:
     return scores
 
 
-def _find_threshold(negatives: npt.NDArray[np.float64], fpr: float, what: str) -> tuple[float, float]:
+def _find_threshold(negatives: Floats, fpr: float, what: str) -> tuple[float, float]:
     """Returns the threshold at which `fpr` negatives exceed, and their share."""
     if not 0 < fpr < 1:
         raise SetError(f"Expected the false-positive rate to be in (0, 1), got {fpr}")

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Floats, Ints
 from medimg_eval.metrics.fidelity import (
     STRIP,
-    Array,
     FeatureSet,
     SetError,
     SetValue,
@@ -195,7 +195,7 @@ def memorisation_curve(
     return points
 
 
-def near_copies(rows: npt.ArrayLike, within: float) -> npt.NDArray[np.int64]:
+def near_copies(rows: npt.ArrayLike, within: float) -> Ints:
     """Returns rows within `within` of each row, itself included: int64, (n,).
 
     `within` is in units of the features; 0 counts equal rows.
@@ -225,15 +225,15 @@ def _number_groups(groups: Array | None) -> Array | None:
     return None if groups is None else np.unique(groups, return_inverse=True)[1]
 
 
-def _nearest_other(rows: FeatureSet, groups: Array | None) -> npt.NDArray[np.float64]:
+def _nearest_other(rows: FeatureSet, groups: Array | None) -> Floats:
     """Returns squared distances to the nearest row of other groups."""
     both = None if groups is None else (groups, groups)
     return near(rows, rows, 1, groups=both, itself=groups is None).squares[:, 0]
 
 
 def _neighbour_accuracy(
-    one: FeatureSet, other: FeatureSet, within_one: npt.NDArray[np.float64], within_other: npt.NDArray[np.float64]
-) -> tuple[float, tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]]:
+    one: FeatureSet, other: FeatureSet, within_one: Floats, within_other: Floats
+) -> tuple[float, tuple[Floats, Floats]]:
     wins = (
         (near(one, other, 1).squares[:, 0] > within_one).astype(np.float64),
         (near(other, one, 1).squares[:, 0] > within_other).astype(np.float64),
@@ -241,14 +241,12 @@ def _neighbour_accuracy(
     return float(wins[0].mean() + wins[1].mean()) / 2, wins
 
 
-def _authentic_rows(queries: FeatureSet, train: FeatureSet, own: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _authentic_rows(queries: FeatureSet, train: FeatureSet, own: Floats) -> Floats:
     nearest = near(queries, train, 1)
     return (nearest.squares[:, 0] >= own[nearest.places[:, 0]]).astype(np.float64)
 
 
-def _memorised_rows(
-    trio: MembershipSets, percentile: float
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], float]:
+def _memorised_rows(trio: MembershipSets, percentile: float) -> tuple[Floats, Floats, float]:
     """Returns training and hold-out rows with close generated ones, and distance."""
     if not 0 < percentile < 100:
         raise SetError(f"Expected the percentile to be in (0, 100), got {percentile}")

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple, TypedDict, Unpack
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Bools, Floats
 from medimg_eval.metrics.fidelity import (
     SMALL,
-    Array,
     FeatureSet,
     SetError,
     SetValue,
@@ -85,10 +85,7 @@ class MembershipSets(NamedTuple):
     options: ScreenOptions
 
     def value(self, metric: str, value: float, **found: Any) -> SetValue:
-        """Returns the result with n, d, extractor and flags.
-
-        `details` gains the hold-out's n.
-        """
+        """Returns the result with n, d, extractor, flags, and the hold-out's n in `details`."""
         details = {"n_holdout": float(len(self.holdout.rows)), **found.pop("details", {})}
         return SetValue(
             metric,
@@ -102,7 +99,7 @@ class MembershipSets(NamedTuple):
             **found,
         )
 
-    def length(self, squares: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    def length(self, squares: Floats) -> Floats:
         """Returns distances in units of the features."""
         return np.sqrt(squares) / self.train.scale
 
@@ -158,7 +155,7 @@ def prepare_membership_sets(
     return MembershipSets(ready[0], ready[1], ready[2], patients[0], patients[1], prompts, patients[2], flags, options)
 
 
-def _number_patients(options: ScreenOptions, kept: list[npt.NDArray[np.bool_]]) -> tuple[Array | None, ...]:
+def _number_patients(options: ScreenOptions, kept: list[Bools]) -> tuple[Array | None, ...]:
     """Returns the patients of training, hold-out and generated rows, numbered alike."""
     labels = [
         labels_of(options["patients"], "patients", kept[0]),
@@ -293,7 +290,7 @@ def closest_pairs(
     ]
 
 
-def closer(made: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> float:
+def closer(made: Floats, other: Floats) -> float:
     """Returns P(`made` < `other`), ties half."""
     ordered = np.sort(other)
     above = len(other) - np.searchsorted(ordered, made, "left").astype(float)
@@ -301,7 +298,7 @@ def closer(made: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> flo
     return float((above + strictly).sum() / (2 * len(made) * len(other)))
 
 
-def _distance_ratios(queries: FeatureSet, trio: MembershipSets) -> npt.NDArray[np.float64]:
+def _distance_ratios(queries: FeatureSet, trio: MembershipSets) -> Floats:
     if trio.patients is None:
         first, second = near(queries, trio.train, 2).squares.T
     else:
@@ -309,7 +306,7 @@ def _distance_ratios(queries: FeatureSet, trio: MembershipSets) -> npt.NDArray[n
         first = nearest_one.squares[:, 0]
         groups = (trio.patients[nearest_one.places[:, 0]], trio.patients)
         second = near(queries, trio.train, 1, groups=groups).squares[:, 0]
-    ratios: npt.NDArray[np.float64] = np.sqrt(np.divide(first, second, out=np.zeros_like(first), where=second > 0))
+    ratios: Floats = np.sqrt(np.divide(first, second, out=np.zeros_like(first), where=second > 0))
     return ratios
 
 
@@ -329,7 +326,7 @@ def _by_patient(trio: MembershipSets) -> dict[str, float]:
     return medians
 
 
-def _median_interval(values: npt.NDArray[np.float64], trio: MembershipSets) -> dict[str, Any]:
+def _median_interval(values: Floats, trio: MembershipSets) -> dict[str, Any]:
     if not trio.options["interval"]:
         return {}
     rng = np.random.default_rng(trio.options["seed"])

@@ -7,8 +7,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Bools, Floats
+
 Array = npt.NDArray[np.integer]
 
 Fusion = Literal["majority", "staple", "first"]

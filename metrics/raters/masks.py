@@ -11,13 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats
+from medimg_eval.metrics.declarations import error_metric, neutral_metric, share_metric
 from medimg_eval.metrics.raters.fusion import fuse_masks
 from medimg_eval.metrics.raters.sample_sets import generalised_energy_distance, pairwise_iou
 from medimg_eval.metrics.registry import asked_metrics, metric
 from medimg_eval.metrics.scores import LabelScore
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 QUBIQ_THRESHOLDS = (0.1, 0.3, 0.5, 0.7, 0.9)
 STATUSES = {
@@ -30,8 +29,8 @@ STATUSES = {
 _QUBIQ = "QUBIQ challenge, MICCAI 2020 and 2021, arXiv 2405.18435"
 
 rater_metrics = partial(asked_metrics, kind="raters", what="masks of several readers", once=True)
-_overlap = partial(metric, kind="raters", higher_is_better=True, best=1.0, worst=0.0)
-_spread = partial(metric, kind="raters", higher_is_better=None, best=math.nan, worst=math.nan, value_kind="bounded")
+_overlap = partial(share_metric, kind="raters")
+_spread = partial(neutral_metric, kind="raters", value_kind="bounded")
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,14 +125,7 @@ def within_rater_range(pair: RaterPair) -> float:
     return math.nan if math.isnan(least) else float(pair.to_each.mean() >= least - 1e-12)
 
 
-@metric(
-    kind="raters",
-    title="GED²",
-    higher_is_better=False,
-    best=0.0,
-    worst=2.0,
-    source="Kohl et al., NeurIPS 2018, arXiv 1806.05034",
-)
+@error_metric(kind="raters", title="GED²", worst=2.0, source="Kohl et al., NeurIPS 2018, arXiv 1806.05034")
 def ged(pair: RaterPair) -> float:
     """Generalised energy distance squared (GED^2): 2 E d(mask, reader) - E d(reader, reader'), d being 1 - IoU.
 
@@ -153,7 +145,7 @@ def qubiq_dice(pair: RaterPair) -> float:
     return float(np.mean([_dice_of(pairwise_iou(cut[None], due[None]))[0, 0] for cut, due in cuts]))
 
 
-@metric(kind="raters", title="Brier (readers)", higher_is_better=False, best=0.0, worst=1.0, source="Brier 1950")
+@error_metric(kind="raters", title="Brier (readers)", worst=1.0, source="Brier 1950")
 def brier_to_raters(pair: RaterPair) -> float:
     """The mean over voxels of (probability - share of readers)^2. In [0, 1]; NaN without voxels."""
     return float(((pair.probability - pair.mean_rater) ** 2).mean()) if pair.mask.size else math.nan

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats
 from medimg_eval.metrics.proportions import quotient
-
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
 
 
 def pairwise_iou(first: Bools, second: Bools) -> Floats:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
-import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.reconstruction.presets import Slice, Window, image_pair
 from medimg_eval.metrics.reconstruction.structural_similarity import (
     SMALLEST,
@@ -33,24 +34,13 @@ from medimg_eval.metrics.reconstruction.vif_haarpsi_gmsd import (
     haar_similarity,
     information_fidelity,
 )
-from medimg_eval.metrics.registry import metric
 
-Array: TypeAlias = npt.NDArray[Any]
 Norm: TypeAlias = Literal["l2", "range", "mean"]
 
 BITS = 255.0
 """The data range that HaarPSI has its constant for."""
 
-_image = partial(
-    metric,
-    kind="image",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    parameter="preset",
-    parameter_optional=True,
-    parameter_is_text=True,
-)
+_image = partial(share_metric, kind="image", parameter="preset", parameter_optional=True, parameter_is_text=True)
 
 
 @_image(title="PSNR", unit="dB", best=math.inf, source="peak signal-to-noise ratio")

@@ -9,24 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Array
+from medimg_eval.metrics.declarations import error_metric
 from medimg_eval.metrics.reconstruction.presets import image_pair, preset_of
-from medimg_eval.metrics.registry import Requirement, metric, parse
-
-Array: TypeAlias = npt.NDArray[Any]
+from medimg_eval.metrics.registry import Requirement, parse
 
 KIND = "perception"
 
 _distance = partial(
-    metric,
+    error_metric,
     kind=KIND,
-    higher_is_better=False,
-    best=0.0,
     worst=1.0,
     parameter="preset",
     parameter_optional=True,

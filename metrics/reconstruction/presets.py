@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Array
 
-Array: TypeAlias = npt.NDArray[Any]
 Window: TypeAlias = Literal["gaussian", "uniform"]
 
 CHANNELS = 4
@@ -72,13 +71,7 @@ _PLAIN = ImagePreset("", span="volume", unit="volume", window="gaussian")
 
 
 class Slice(NamedTuple):
-    """One slice of both images.
-
-    Attributes:
-        reference: float64, or complex128, (row, column).
-        reconstruction: The same.
-        data_range: Above 0; NaN where none is needed.
-    """
+    """One slice of both images, float64 or complex128, (row, column), with its data range."""
 
     reference: Array
     reconstruction: Array
@@ -97,14 +90,7 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ImagePair:
-    """Two images that can be compared.
-
-    Attributes:
-        reference: (slice, row, column), as given.
-        reconstruction: The same.
-        ranges: float64, (slice,).
-        preset: The conventions.
-    """
+    """Two comparable images, (slice, row, column), their data ranges, (slice,), and conventions."""
 
     reference: Array
     reconstruction: Array
@@ -125,10 +111,7 @@ class ImagePair:
                 yield Slice(_as_magnitude(reference_slice), _as_magnitude(reconstructed_slice), float(data_range))
 
     def sums(self) -> tuple[Array, Array]:
-        """Returns sums of squared errors and reference squares, by volume or slice.
-
-        float64.
-        """
+        """Returns sums of squared errors and reference squares, by volume or slice, float64."""
         both = [
             (_image_energy(pair_slice.reconstruction - pair_slice.reference), _image_energy(pair_slice.reference))
             for pair_slice in self.slices(complex_error=self.preset.complex_error)
@@ -139,26 +122,14 @@ class ImagePair:
         return errors, powers
 
     def relative(self) -> Array:
-        """Returns squared errors over reference squares, by volume or slice.
-
-        float64.
-
-        Raises:
-            ValueError: If the reference is 0 everywhere.
-        """
+        """Returns squared errors over reference squares, by volume or slice; ValueError if 0."""
         errors, powers = self.sums()
         if not powers.all():
             raise ValueError(f"Expected a reference that shows something, got {self._where(powers == 0)} of zeros")
         return errors / powers
 
     def levels(self, which: Literal["range", "mean"], data_range: float | None) -> Array:
-        """Returns the reference's spread or mean, by volume or slice.
-
-        float64.
-
-        Raises:
-            ValueError: If it is not above 0.
-        """
+        """Returns the reference's spread or mean, by volume or slice; ValueError unless positive."""
         if data_range is not None:
             return np.array([data_range])
         size = np.abs(self.reference) if self.reference.dtype.kind == "c" else self.reference.astype(np.float64)
@@ -170,14 +141,10 @@ class ImagePair:
         return levels
 
     def mean(self, judge: Callable[[Slice], float], smallest: int) -> float:
-        """Returns the mean over slices with values; NaN without.
-
-        Args:
-            judge: Of one slice; NaN where it is not defined.
-            smallest: How many rows and columns it needs.
+        """Returns the mean of `judge` over slices with values; NaN without.
 
         Raises:
-            ValueError: If the image is smaller.
+            ValueError: the image has fewer than `smallest` rows or columns.
         """
         if min(self.reference.shape[1:]) < smallest:
             raise ValueError(f"Expected at least {smallest} rows and columns, got {self.reference.shape[1:]}")
@@ -189,11 +156,7 @@ class ImagePair:
 
 
 def preset_of(name: str) -> ImagePreset:
-    """Returns the preset of a name.
-
-    Raises:
-        UsageError: If there is none.
-    """
+    """Returns the preset of a name; UsageError for others."""
     UsageError.refuse_invalid("preset of image metrics", PRESETS, name)
     return PRESETS[name]
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Array
 from medimg_eval.metrics.reconstruction.presets import preset_of
 from medimg_eval.metrics.registry import Metric, parse
 from medimg_eval.metrics.scores import LabelScore
-
-Array: TypeAlias = npt.NDArray[Any]
 
 WHOLE = "image"
 """The label of a score of a whole image."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from medimg_eval.metrics.arrays import Array
 
 K1, K2 = 0.01, 0.03
 """Of the data range: what keeps the two quotients finite (Wang et al. 2004)."""

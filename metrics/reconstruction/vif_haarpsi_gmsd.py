@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from medimg_eval.metrics.arrays import Array
 
 TINY = 1e-10
 """Of VIF: variances below it are none."""
@@ -81,12 +79,7 @@ def haar_similarity(reference: Array, image: Array) -> float:
 
 
 def gradient_deviation(reference: Array, image: Array) -> float:
-    """Returns GMSD: deviation of gradient magnitude similarity over pixels.
-
-    Args:
-        reference: float64, from 0 to 1, (row, column).
-        image: The same.
-    """
+    """Returns GMSD of images from 0 to 1: deviation of gradient magnitude similarity over pixels."""
     first, second = _prewitt_gradient(_average_quarters(reference)), _prewitt_gradient(_average_quarters(image))
     similarity_map = (2 * first * second + GMSD_C) / (first * first + second * second + GMSD_C)
     return float(similarity_map.std())

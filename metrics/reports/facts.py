@@ -12,9 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import answer_share, error_summary
 from medimg_eval.metrics.nlp import in_english
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.reports.labeler import labeler as report_rules
 from medimg_eval.metrics.reports.labeler.lengths import TUBE, Measurement
 from medimg_eval.metrics.text import texts_of
@@ -105,10 +106,7 @@ def _length_difference(one: Measurement, other: Measurement) -> float:
     return abs(one.largest - other.largest)
 
 
-_set_f1 = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
-
-
-@_set_f1(
+@answer_share(
     title="Finding F1 (rules)",
     source=OWN,
     settings="(observation, status, side) read by rules of our own, in English; sets; several references: the best",
@@ -128,7 +126,7 @@ def finding_f1(pair: AnsweredQuestion) -> float:
     return max(set_f1(finding_facts(text), finding_facts(reference)) for reference in references)
 
 
-@_set_f1(
+@answer_share(
     title="F1-temporal (words)",
     source=LIBRA,
     settings="44 words of change, sets; no entity recogniser; several references: their words together",
@@ -209,11 +207,9 @@ def _register_summary(name: str, title: str, unit: str, scope: str, total: Calla
 
     called.__doc__ = meaning
     called.__name__ = called.__qualname__ = name
-    summary(
+    error_summary(
         needs=("measurement_counts",),
         title=title,
-        higher_is_better=False,
-        best=0.0,
         unit=unit,
         source=FACTCHEXCKER,
         settings="lengths in mm read by rules of our own; over all reports together",

@@ -22,12 +22,13 @@ import numpy.typing as npt
 from medimg_eval.arguments import grouped
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats, Ints
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import metric, read_by
+from medimg_eval.metrics.registry import read_by
 from medimg_eval.metrics.text import texts_of
 
-Numbers = npt.NDArray[np.float64]
-Pairs = npt.NDArray[np.int64]
+Pairs = Ints
 
 LEAST = 0.5
 """How much the references of two studies must agree for their reports to be compared, as in ICON's code."""
@@ -57,9 +58,9 @@ class Consistency(NamedTuple):
         compared: equivalent studies that it was compared with.
     """
 
-    overlap: Numbers
-    own: Numbers
-    weighted: Numbers
+    overlap: Floats
+    own: Floats
+    weighted: Floats
     compared: Pairs
 
 
@@ -173,7 +174,7 @@ def _membership_table(sets: Sequence[Set[str]]) -> Any:
     return csr_array((np.ones(len(columns)), columns, ends), shape=(len(held), max(1, len(names))))
 
 
-def _overlap_coefficients(one: Any, other: Any, pairs: Pairs) -> Numbers:
+def _overlap_coefficients(one: Any, other: Any, pairs: Pairs) -> Floats:
     """The overlap coefficient of each pair of rows: (pair,)."""
     first_rows, right = one[pairs[:, 0]], other[pairs[:, 1]]
     shared = np.asarray((first_rows * right).sum(axis=1)).ravel()
@@ -251,7 +252,7 @@ def _by_graph(one: AnsweredQuestion | Written) -> tuple[Set[str], Set[str]] | No
     return None if graph is None else (graph_attributes(graph.reference), graph_attributes(graph.prediction))
 
 
-_consistent = partial(metric, kind="answer", scope="set", higher_is_better=True, best=1.0, worst=0.0, source=SOURCE)
+_consistent = partial(answer_share, scope="set", source=SOURCE)
 _SETTINGS = "overlap coefficient with reports of the same set whose references overlap by half; attributes: {}"
 _RULES = _SETTINGS.format("findings, sides and changes by our rules, not ICON's list of words")
 _GRAPH = _SETTINGS.format("words of RadGraph's present and uncertain observations, their modifiers and places")

@@ -21,12 +21,13 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import comparisons, metric
+from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.text import read_part
 
 Row = Mapping[str, Any]
-Numbers = npt.NDArray[np.float64]
 Similarity = Callable[[Sequence[str], Sequence[str]], npt.ArrayLike]
 """How similar each text is to each other one: (text, other), at most 1."""
 
@@ -117,7 +118,7 @@ def row_similarity(
     phrases: Similarity | None = None,
     *,
     temporal: bool = False,
-) -> Numbers:
+) -> Floats:
     """Returns row similarities: (reference row, predicted row).
 
     The product of three: of the phrases (the finding with what describes it), or of a patient's studies of the groups
@@ -217,7 +218,7 @@ def texts_in(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
 
 def _weighted_similarity(
     reference: Sequence[Row], prediction: Sequence[Row], weights: Mapping[str, float], similarity: Similarity
-) -> Numbers:
+) -> Floats:
     """Weighted similarity of present attributes: (reference row, predicted row)."""
     worth = np.zeros((len(reference), len(prediction)))
     norm = np.zeros_like(worth)
@@ -248,7 +249,7 @@ def _weighted_similarity(
     return quotient(worth, norm, 1.0)
 
 
-def _looked_up(given: Sequence[str], said: Sequence[str], similarity: Similarity) -> Numbers:
+def _looked_up(given: Sequence[str], said: Sequence[str], similarity: Similarity) -> Floats:
     """Similarity of text pairs, asking distinct nonempty ones once."""
     reference_texts, predicted_texts = sorted({text for text in given if text}), sorted({text for text in said if text})
     similarities = np.zeros((len(reference_texts) + 1, len(predicted_texts) + 1))
@@ -306,16 +307,7 @@ def _plain_text(text: str) -> str:
 
 _SETTINGS = "rows of single studies; mean cosine of BioLORD-2023 and MedCPT; a report without rows scores 0"
 
-_lunguage = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=SOURCE,
-    settings=_SETTINGS,
-    requires=comparisons("lunguage"),
-)
+_lunguage = partial(answer_share, source=SOURCE, settings=_SETTINGS, requires=comparisons("lunguage"))
 
 
 @_lunguage(title="LUNGUAGESCORE")

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric, read_by
+from medimg_eval.metrics.declarations import answer_share
+from medimg_eval.metrics.registry import read_by
 from medimg_eval.metrics.text import read_value
 
 Level = Literal["simple", "partial", "complete"]
@@ -130,13 +131,9 @@ def _declare_metric(family: str, title: str, level: Level) -> None:
         return _compare_graphs(pair, family, lambda reference, prediction: radgraph_f1(reference, prediction, level))
 
     judged.__doc__ = LEVELS[level].format(title)
-    metric(
-        kind="answer",
+    answer_share(
         name=f"{family}_f1_{_MATCHED[level]}",
         title=f"{title} F1 ({level})",
-        higher_is_better=True,
-        best=1.0,
-        worst=0.0,
         source=JAIN,
         settings=f"sets of {level} facts in lower case, mean of reports, 0 where either side has no entity",
         requires=read_by(family),
@@ -148,13 +145,9 @@ for _family, _title in FAMILIES.items():
         _declare_metric(_family, _title, _level)
 
 
-@metric(
-    kind="answer",
+@answer_share(
     name="radgraph_combined",
     title="RadGraph (combined)",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source=YU,
     settings="case kept, 0.5 at most where neither side has a relation",
     requires=read_by("radgraph"),

@@ -18,7 +18,8 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import comparisons, metric
+from medimg_eval.metrics.declarations import answer_share
+from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.text import texts_of
 
 TYPES = ("abnormality", "non-abnormality", "disease", "non-disease", "anatomy")
@@ -143,13 +144,7 @@ _OPPOSED = (_DENIED[:, None] != _DENIED[None, :]) & ~_ANATOMY[:, None] & ~_ANATO
 
 
 class Match(NamedTuple):
-    """An entity and the most similar one of the other report.
-
-    Attributes:
-        kind: its type, of `TYPES`.
-        other: that of the one it is matched with.
-        similarity: their cosine, -1 to 1.
-    """
+    """An entity's type, that of its most similar one, and their cosine, -1 to 1."""
 
     kind: str
     other: str
@@ -249,11 +244,7 @@ def _read_matches(pair: AnsweredQuestion) -> tuple[list[Match], list[Match], Map
 
 
 _rate = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
+    answer_share,
     parameter="the weights, long or short",
     parameter_optional=True,
     parameter_is_text=True,

@@ -16,7 +16,8 @@ from typing import Any
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion, texts_among
-from medimg_eval.metrics.registry import comparisons, metric
+from medimg_eval.metrics.declarations import answer_share
+from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.reports.lunguage import ATTRIBUTES, SOURCE, Row, lunguage_of
 from medimg_eval.metrics.text import read_part
 
@@ -36,10 +37,7 @@ LEVELS = ("entity", "episode", "entity_published", "episode_published")
 
 
 def timeline_row(given: Row) -> dict[str, Any]:
-    """Returns a timeline row in our names, without empty cells.
-
-    `loc:` before places is taken off.
-    """
+    """Returns a timeline row in our names, without empty cells and `loc:` before places."""
     row: dict[str, Any] = {
         name: next((given[column] for column in columns if _is_said(given.get(column))), None)
         for name, columns in COLUMNS.items()
@@ -192,11 +190,7 @@ def _shared_words(texts: Sequence[str], others: Sequence[str]) -> list[list[floa
 
 
 _groups = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
+    answer_share,
     source=f"{SOURCE}, llm_utils.py",
     parameter="entity, episode, or either as published",
     parameter_is_text=True,
@@ -223,9 +217,7 @@ def timeline_purity(pair: AnsweredQuestion, level: str) -> float:
     return _by_groups(pair, level, purity)
 
 
-@metric(
-    title="LUNGUAGESCORE over words", kind="answer", higher_is_better=True, best=1.0, worst=0.0, source="this package"
-)
+@answer_share(title="LUNGUAGESCORE over words", source="this package")
 def lunguage_timeline_words(pair: AnsweredQuestion) -> float:
     """The arithmetic of LUNGUAGESCORE on a patient's findings, texts compared by the share of their words alone.
 
@@ -240,11 +232,7 @@ def lunguage_timeline_words(pair: AnsweredQuestion) -> float:
 
 
 _scored = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
+    answer_share,
     source=SOURCE,
     settings="rows of all studies of a patient; mean cosine of BioLORD-2023 and MedCPT; without rows 0",
     requires=comparisons("lunguage_timeline"),

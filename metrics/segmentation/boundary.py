@@ -6,22 +6,20 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.arrays import Bools
+from medimg_eval.metrics.declarations import share_metric
 from medimg_eval.metrics.segmentation.distance_samples import TOLERANCE_SLACK
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair
-from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
+from medimg_eval.metrics.segmentation.surfaces import Spacing
 
 # Shifts of a mask that together cost as much as its distance transform.
 MANY_SHIFTS = 500
 
 
-@metric(
+@share_metric(
     kind="mask",
     title="Boundary IoU",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     parameter="distance in mm",
     needs_spacing=True,
     source="Cheng et al., CVPR 2021, doi 10.1109/CVPR46437.2021.01508",

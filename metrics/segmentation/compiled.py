@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Floats
 from medimg_eval.metrics.segmentation.nearest_surface import LONGEST_TABLE, DistanceProfiles
-from medimg_eval.metrics.segmentation.surfaces import Codes, Floats, Spacing, kinds_of
+from medimg_eval.metrics.segmentation.surfaces import Codes, Spacing, kinds_of
 
 Points: TypeAlias = npt.NDArray[np.int32]
 Steps: TypeAlias = npt.NDArray[np.int16]
@@ -36,7 +37,7 @@ class Kernels(NamedTuple):
     measure: Any
 
 
-def _find_box(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> tuple[int, int, int, int]:
+def _find_box(one: Array, other: Array) -> tuple[int, int, int, int]:
     """Returns row and column bounds of nonzero pixels in two pictures."""
     rows, columns = np.zeros(one.shape[0], np.uint8), np.zeros(one.shape[1], np.uint8)
     for row in range(one.shape[0]):
@@ -80,16 +81,11 @@ def _crop_pair(
     return first, second, box, (bits, size, other_size, both)
 
 
-def _find_contour(
-    codes: npt.NDArray[Any], label: int, box: tuple[int, int, int, int], kinds: npt.NDArray[np.uint8]
-) -> Points:
+def _find_contour(codes: Array, label: int, box: tuple[int, int, int, int], kinds: npt.NDArray[np.uint8]) -> Points:
     """Returns a label's contour points, (n, 3): row, column, kind.
 
-    Args:
-        codes: padded by a 0 on each side at least.
-        label: whose surface.
-        box: first and last row, first and last column, beyond which there is none of it.
-        kinds: (16,) the kind of a corner by its 2x2 code; (0,) for border pixels, all of kind 0.
+    `codes` are padded by a 0 on each side; `kinds`, (16,), are those of corners by their 2x2 code, or (0,) for border
+    pixels, all of kind 0.
     """
     top, bottom, left, right = box
     first = 1 if len(kinds) else 0
@@ -168,7 +164,7 @@ def _find_nearest(points: Points, off: Steps, spacing: tuple[float, float]) -> S
     return steps
 
 
-def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[npt.NDArray[Any], npt.NDArray[Any], int]:
+def _count_steps(points: Points, steps: Steps, kinds: int) -> tuple[Array, Array, int]:
     """Returns distinct steps (n,) and point counts by kind (n, kinds).
 
     Steps are rows times a width plus columns, ascending; the width comes last.
@@ -228,23 +224,14 @@ def _distance_profile(
 
 
 def _measure_label(
-    codes: tuple[npt.NDArray[Any], npt.NDArray[Any]],
+    codes: tuple[Array, Array],
     label: int,
     box: tuple[int, int, int, int],
     kinds: npt.NDArray[np.uint8],
     spacing: tuple[float, float],
     weights: Floats,
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Returns a label's `_distance_profile` from one picture to another, and back.
-
-    Args:
-        codes: the pictures; this and the next are of `_find_contour`.
-        label: whose contours.
-        box: within which they lie in both.
-        kinds: of corners.
-        spacing: pixel size in mm along each axis.
-        weights: the surface of each kind of point.
-    """
+    """Returns a label's `_distance_profile` from one picture to another, and back."""
     first_contour, second_contour = (
         _find_contour(codes[0], label, box, kinds),
         _find_contour(codes[1], label, box, kinds),
@@ -296,15 +283,7 @@ def contour_profiles(
     spacing: Spacing,
     surface: str,
 ) -> tuple[DistanceProfiles, DistanceProfiles]:
-    """Returns contour distances between two pictures by label, both ways.
-
-    Args:
-        compiled: the functions that do it.
-        codes: label maps, padded by a 0 on each side at least.
-        boxes: labels that occur, each with a box that holds it in both maps.
-        spacing: pixel size in mm along each axis.
-        surface: "surfel" or "voxel".
-    """
+    """Returns contour distances between pictures, padded by 0, by label, both ways."""
     weights, kinds = kinds_of(spacing) if surface == "surfel" else (np.ones(1), np.zeros(0, np.uint8))
     profiles: tuple[dict[int, tuple[Floats, Floats]], ...] = ({}, {})
     for label, (rows, columns) in boxes:

@@ -12,9 +12,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats
 from medimg_eval.metrics.segmentation.matching_rules import InstanceRule
 from medimg_eval.metrics.segmentation.pairs import LabelPair
-from medimg_eval.metrics.segmentation.surfaces import Bools, Floats
 
 Integers = npt.NDArray[np.integer]
 Found = TypeVar("Found")
@@ -28,10 +28,7 @@ _RUNS = 16
 
 
 def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair], Found]:
-    """Caches a value of a pair while the pair lives.
-
-    What `function` returns must not hold the pair itself.
-    """
+    """Caches a value of a pair, which must not hold it, while the pair lives."""
     cache: WeakKeyDictionary[LabelPair, Found] = WeakKeyDictionary()
 
     @wraps(function)
@@ -44,9 +41,7 @@ def once_per_pair(function: Callable[[LabelPair], Found]) -> Callable[[LabelPair
 
 
 def connected_parts(mask: Bools, connectivity: str = "corner") -> tuple[Integers, int]:
-    """Numbers connected parts of a mask (*spatial): int32, and count.
-
-    Numbers begin at 1; 0 is outside the mask.
+    """Numbers connected parts of a mask (*spatial) from 1, int32, and counts them.
 
     Voxels that share a "corner" are connected (26 neighbours, 2-D: 8), or only those that share a "face" (6, 2-D: 4).
     Parts are in the order of their first voxel.
@@ -79,11 +74,7 @@ def _connected_runs(
 ) -> tuple[Integers, Integers]:
     """Returns connected voxel runs of the last axis, as pairs.
 
-    Args:
-        starts: (run,), ascending: the first voxel of each, counted through the image.
-        lengths: (run,), in voxels.
-        shape: of the image.
-        connectivity: As in `connected_parts`.
+    `starts`, (run,), ascend, counted through the image; `lengths`, (run,), are in voxels.
     """
     # With a margin around the image and between lines, a neighbouring line lies the same number of voxels further on.
     line, column = np.divmod(starts, shape[-1])
@@ -131,10 +122,7 @@ def _spread_mask(mask: Bools, axis: int) -> Bools:
 
 
 def shared_voxels(one: Integers, other: Integers) -> tuple[Integers, Integers, Integers]:
-    """Returns overlapping parts of two numberings, with voxels.
-
-    Ordered by the number in `one`, then in `other`; 0 is no part.
-    """
+    """Returns overlapping parts of two numberings, ascending, with voxels; 0 is no part."""
     both = (one > 0) & (other > 0)
     first, second = one[both].astype(np.int64), other[both].astype(np.int64)
     width = int(second.max(initial=0)) + 1

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Floats
 
 # A surface that lies at the tolerance is within it, however the spacing was rounded: 3 x 0.8 is
 # 2.4000000000000004 in float64, and must not miss a tolerance of 2.4.
@@ -60,10 +59,7 @@ class Distances:
         return float(self._cumulated[self.values.searchsorted(tolerance * (1 + TOLERANCE_SLACK), side="right")])
 
     def percentile(self, percent: float) -> float:
-        """Distance in mm at `percent` of surface; NaN without surface.
-
-        `percent` is from 0 to 100.
-        """
+        """Distance in mm at `percent` (0 to 100) of surface; NaN without surface."""
         if not len(self.values):
             return math.nan
         reached = self._cumulated[1:]

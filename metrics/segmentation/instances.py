@@ -8,13 +8,15 @@ the matches, FN the reference's instances without one, FP the prediction's.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.arrays import Bools, Floats
+from medimg_eval.metrics.declarations import error_metric, share_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.segmentation.connected_components import (
     Integers,
     connected_parts,
@@ -27,15 +29,12 @@ from medimg_eval.metrics.segmentation.overlap import METRICS_REVIEW, ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair, Settings
 from medimg_eval.metrics.segmentation.surface_distance import hd95
 
-if TYPE_CHECKING:
-    from medimg_eval.metrics.segmentation.surfaces import Bools, Floats
-
 AJI = "Kumar et al., IEEE Trans Med Imaging 2017, doi 10.1109/TMI.2017.2677499"
 AJI_PLUS = "Graham et al. (HoVer-Net), Med Image Anal 2019, doi 10.1016/j.media.2019.101563"
 STARDIST = "Schmidt et al., MICCAI 2018, doi 10.1007/978-3-030-00934-2_30"
 DSB2018 = "Caicedo et al., Nat Methods 2019, doi 10.1038/s41592-019-0612-7"
 PANOPTIC = "Kirillov et al., Panoptic segmentation, CVPR 2019, doi 10.1109/CVPR.2019.00963"
-_share = partial(metric, kind="mask", higher_is_better=True, best=1.0, worst=0.0, rules=("instances",))
+_share = partial(share_metric, kind="mask", rules=("instances",))
 # A label that one mask lacks has its counts like any other.
 _count = partial(
     metric,
@@ -46,7 +45,6 @@ _count = partial(
     defined_when_empty=True,
     intermediate=True,
 )
-_pooled = partial(summary, higher_is_better=True, best=1.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,15 +316,8 @@ def mean_instance_ap(pair: LabelPair) -> float:
     return float(np.mean([instance_ap(pair, step / 20) for step in range(10, 20)]))
 
 
-@metric(
-    kind="mask",
-    title="Instance HD95",
-    higher_is_better=False,
-    unit="mm",
-    best=0.0,
-    worst="diagonal",
-    source=METRICS_REVIEW,
-    rules=("instances",),
+@error_metric(
+    kind="mask", title="Instance HD95", unit="mm", worst="diagonal", source=METRICS_REVIEW, rules=("instances",)
 )
 def instance_hd95(pair: LabelPair) -> float:
     """The mean over the matches of the HD95 between their two instances.
@@ -362,43 +353,7 @@ def instances_iou(pair: LabelPair) -> float:
     return float(matched_instances(pair).ious.sum())
 
 
-@_count(title="Small instances", higher_is_better=True, best=math.nan, value_kind="count")
-def small_instances(pair: LabelPair) -> float:
-    """How many of the reference's instances are below the rule's first size."""
-    return matched_instances(pair).of_size("small")[0]
-
-
-@_count(title="Small instances found", higher_is_better=True, best=math.nan, value_kind="count")
-def small_instances_found(pair: LabelPair) -> float:
-    """How many of the reference's instances below the rule's first size match a predicted one."""
-    return matched_instances(pair).of_size("small")[1]
-
-
-@_count(title="Medium instances", higher_is_better=True, best=math.nan, value_kind="count")
-def medium_instances(pair: LabelPair) -> float:
-    """How many of the reference's instances are between the rule's two sizes."""
-    return matched_instances(pair).of_size("medium")[0]
-
-
-@_count(title="Medium instances found", higher_is_better=True, best=math.nan, value_kind="count")
-def medium_instances_found(pair: LabelPair) -> float:
-    """How many of the reference's instances between the rule's two sizes match a predicted one."""
-    return matched_instances(pair).of_size("medium")[1]
-
-
-@_count(title="Large instances", higher_is_better=True, best=math.nan, value_kind="count")
-def large_instances(pair: LabelPair) -> float:
-    """How many of the reference's instances are of the rule's second size or more."""
-    return matched_instances(pair).of_size("large")[0]
-
-
-@_count(title="Large instances found", higher_is_better=True, best=math.nan, value_kind="count")
-def large_instances_found(pair: LabelPair) -> float:
-    """How many of the reference's instances of the rule's second size or more match a predicted one."""
-    return matched_instances(pair).of_size("large")[1]
-
-
-@_pooled(
+@share_summary(
     needs=("instances_matched", "instances_missed", "instances_spurious"),
     title="Pooled instance F1",
     source=METRICS_REVIEW,
@@ -413,7 +368,7 @@ def pooled_instance_f1(rows: ScoreTable) -> float:
     return ratio(2 * tp, 2 * tp + fp + fn)
 
 
-@_pooled(
+@share_summary(
     needs=("instances_iou", "instances_matched", "instances_missed", "instances_spurious"),
     title="Pooled PQ",
     source=PANOPTIC,
@@ -429,7 +384,9 @@ def pooled_pq(rows: ScoreTable) -> float:
     return ratio(_total_count(rows, "instances_iou"), tp + (fp + fn) / 2)
 
 
-@_pooled(needs=("instances_matched", "instances_spurious"), title="Pooled instance precision", source=METRICS_REVIEW)
+@share_summary(
+    needs=("instances_matched", "instances_spurious"), title="Pooled instance precision", source=METRICS_REVIEW
+)
 def pooled_instance_precision(rows: ScoreTable) -> float:
     """The share of all predicted instances of a run that match one of the reference.
 
@@ -439,7 +396,7 @@ def pooled_instance_precision(rows: ScoreTable) -> float:
     return ratio(tp, tp + _total_count(rows, "instances_spurious"))
 
 
-@_pooled(needs=("instances_matched", "instances_missed"), title="Pooled instance recall", source=METRICS_REVIEW)
+@share_summary(needs=("instances_matched", "instances_missed"), title="Pooled instance recall", source=METRICS_REVIEW)
 def pooled_instance_recall(rows: ScoreTable) -> float:
     """The share of all the reference's instances of a run that match a predicted one.
 
@@ -449,33 +406,39 @@ def pooled_instance_recall(rows: ScoreTable) -> float:
     return ratio(tp, tp + _total_count(rows, "instances_missed"))
 
 
-@_pooled(needs=("small_instances", "small_instances_found"), title="Sensitivity, small", source=METRICS_REVIEW)
-def sensitivity_small(rows: ScoreTable) -> float:
-    """The share found of all the reference's instances of a run that are below the rule's first size.
-
-    In [0, 1]; NaN if there are none, or if a case could not be counted.
-    """
-    return ratio(_total_count(rows, "small_instances_found"), _total_count(rows, "small_instances"))
-
-
-@_pooled(needs=("medium_instances", "medium_instances_found"), title="Sensitivity, medium", source=METRICS_REVIEW)
-def sensitivity_medium(rows: ScoreTable) -> float:
-    """The share found of all the reference's instances of a run that are between the rule's two sizes.
-
-    In [0, 1]; NaN if there are none, or if a case could not be counted.
-    """
-    return ratio(_total_count(rows, "medium_instances_found"), _total_count(rows, "medium_instances"))
-
-
-@_pooled(needs=("large_instances", "large_instances_found"), title="Sensitivity, large", source=METRICS_REVIEW)
-def sensitivity_large(rows: ScoreTable) -> float:
-    """The share found of all the reference's instances of a run that are of the rule's second size or more.
-
-    In [0, 1]; NaN if there are none, or if a case could not be counted.
-    """
-    return ratio(_total_count(rows, "large_instances_found"), _total_count(rows, "large_instances"))
-
-
 def _total_count(rows: ScoreTable, name: str) -> float:
     """Returns a count's sum over cases and labels; NaN if undefined."""
     return float(rows.of(name).value.sum())
+
+
+def _declare_size(size: str, extent: str) -> Callable[[ScoreTable], float]:
+    """Declares the counts of the reference's instances of a size; returns their sensitivity."""
+    every, detected = f"{size}_instances", f"{size}_instances_found"
+
+    def count_all(pair: LabelPair) -> float:
+        return matched_instances(pair).of_size(size)[0]
+
+    def count_detected(pair: LabelPair) -> float:
+        return matched_instances(pair).of_size(size)[1]
+
+    def sensitivity(rows: ScoreTable) -> float:
+        return ratio(_total_count(rows, detected), _total_count(rows, every))
+
+    count_all.__doc__ = f"How many of the reference's instances are {extent}."
+    count_detected.__doc__ = f"How many of the reference's instances {extent} match a predicted one."
+    sensitivity.__doc__ = f"""The share found of all the reference's instances of a run that are {extent}.
+
+    In [0, 1]; NaN if there are none, or if a case could not be counted.
+    """
+    counted = partial(_count, higher_is_better=True, best=math.nan, value_kind="count")
+    counted(name=every, title=f"{size.capitalize()} instances")(count_all)
+    counted(name=detected, title=f"{size.capitalize()} instances found")(count_detected)
+    declared = share_summary(
+        name=f"sensitivity_{size}", needs=(every, detected), title=f"Sensitivity, {size}", source=METRICS_REVIEW
+    )
+    return declared(sensitivity)
+
+
+sensitivity_small = _declare_size("small", "below the rule's first size")
+sensitivity_medium = _declare_size("medium", "between the rule's two sizes")
+sensitivity_large = _declare_size("large", "of the rule's second size or more")

@@ -9,10 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Array, Bools, Ints
 from medimg_eval.metrics.segmentation.compiled import contour_profiles, kernels
 from medimg_eval.metrics.segmentation.distance_samples import Distances
 from medimg_eval.metrics.segmentation.nearest_surface import DistanceProfiles, ball, nearest
-from medimg_eval.metrics.segmentation.surfaces import Bools, Codes, Spacing, surfel_border, voxel_border
+from medimg_eval.metrics.segmentation.surfaces import Codes, Spacing, surfel_border, voxel_border
 
 LabelMap: TypeAlias = npt.NDArray[np.integer[Any]] | Bools
 
@@ -55,7 +56,7 @@ class LabelIndex:
         for start in range(0, len(one), slab):
             target[start : start + slab] = renumbered(one[start : start + slab])
 
-    def _renumbering(self) -> Callable[[LabelMap], npt.NDArray[Any]]:
+    def _renumbering(self) -> Callable[[LabelMap], Array]:
         number = {
             label: index
             for index, labels in enumerate(self._regions, start=1)
@@ -71,7 +72,7 @@ class LabelIndex:
         return lambda part: table.take(part.astype(np.intp))
 
 
-def _number_values(values: LabelMap, number: dict[int, int]) -> npt.NDArray[np.int64]:
+def _number_values(values: LabelMap, number: dict[int, int]) -> Ints:
     labels = np.array(sorted(number), values.dtype)
     if not len(labels):
         return np.zeros(values.shape, np.int64)
@@ -252,14 +253,14 @@ def _joint_box(maps: Sequence[LabelMap]) -> Box:
     )
 
 
-def _held_along(maps: Sequence[LabelMap], axis: int | tuple[int, ...]) -> npt.NDArray[Any]:
+def _held_along(maps: Sequence[LabelMap], axis: int | tuple[int, ...]) -> Array:
     """Returns whether one of the maps holds something but 0 along some axes."""
     first, second = (np.bitwise_or.reduce(label_map, axis=axis) for label_map in maps)
-    held: npt.NDArray[Any] = np.logical_or(first, second)
+    held: Array = np.logical_or(first, second)
     return held
 
 
-def _held_slice(held: npt.NDArray[Any]) -> slice:
+def _held_slice(held: Array) -> slice:
     at = np.flatnonzero(held)
     return slice(int(at[0]), int(at[-1]) + 1) if len(at) else slice(0, 0)
 
@@ -306,8 +307,7 @@ def _voxel_counts(maps: Sequence[Codes], highest: int) -> list[list[int]]:
         counts[0] += np.bincount(first, lengths, highest + 1)
         counts[1] += np.bincount(second, lengths, highest + 1)
         counts[2] += np.bincount(first[is_same], None if lengths is None else lengths[is_same], highest + 1)
-    counted: list[list[int]] = counts.astype(np.int64).tolist()
-    return counted
+    return counts.astype(np.int64).tolist()
 
 
 def _remove_numbers(codes: Codes, numbers: Collection[int], highest: int) -> None:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Bools, Floats
 from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.segmentation.connected_components import (
     Integers,
@@ -43,7 +44,6 @@ from medimg_eval.metrics.segmentation.surface_distance import hd95
 
 if TYPE_CHECKING:
     from medimg_eval.metrics.segmentation.pairs import Surface
-    from medimg_eval.metrics.segmentation.surfaces import Bools, Floats
 
 BRATS = "BraTS 2023 and 2024, https://github.com/rachitsaluja/BraTS-2023-Metrics and BraTS-2024-Metrics"
 
@@ -244,8 +244,7 @@ def _number_predicted(pair: LabelPair, rule: LesionRule) -> Integers:
         return numbers
     unit = 1.0 if rule.small_predictions == "drop-voxels" else pair.voxel_size
     is_large = np.bincount(numbers[pair.prediction], minlength=1) * unit > rule.min_volume
-    numbers_kept: Integers = numbers * is_large[numbers]
-    return numbers_kept
+    return numbers * is_large[numbers]
 
 
 @_score(title="Lesion Dice", higher_is_better=True, best=1.0, worst=0.0)

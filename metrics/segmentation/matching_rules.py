@@ -115,9 +115,7 @@ class LesionRule:
 
     @classmethod
     def of(cls, wanted: LesionRule | str | Mapping[str, Any] | None) -> LesionRule:
-        """Returns a rule from itself, a preset or config.
-
-        None is "brats2023-gli".
+        """Returns a rule from itself, a preset or config; None is "brats2023-gli".
 
         In a config `preset` names what is changed: `{preset: brats2024-ped, min_volume: 5}`.
 

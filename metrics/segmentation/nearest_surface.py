@@ -12,12 +12,13 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.segmentation.surfaces import Bools, Bytes, Codes, Floats, Indices, LabelSurfaces, Spacing
+from medimg_eval.metrics.arrays import Array, Bools, Floats, Ints
+from medimg_eval.metrics.segmentation.surfaces import Bytes, Codes, Indices, LabelSurfaces, Spacing
 
 # Places around a point that are looked up at most, by axes, and the most steps along an axis.
 PLACES = {2: 400, 3: 1200}
@@ -80,7 +81,7 @@ def ball(spacing: Spacing) -> StructuringBall:
     return StructuringBall(steps[order], ranks, different)
 
 
-def step_lengths(steps: npt.NDArray[np.int64], spacing: Spacing) -> Floats:
+def step_lengths(steps: Ints, spacing: Spacing) -> Floats:
     """Returns the length in mm of steps between places, (n, axes)."""
     lengths: Floats = np.sqrt(np.square(steps * np.asarray(spacing)).sum(axis=1))
     return lengths
@@ -164,7 +165,7 @@ def _of_contours(
     return DistanceProfiles(profiles_[0]), DistanceProfiles(profiles_[1])
 
 
-def tally(lengths: Floats, cells: npt.NDArray[Any], weights: Floats) -> tuple[Floats, Floats]:
+def tally(lengths: Floats, cells: Array, weights: Floats) -> tuple[Floats, Floats]:
     """Returns ascending distances with their weighted surface."""
     values, which = np.unique(lengths, return_inverse=True)
     times = np.bincount(which * len(weights) + cells, minlength=len(values) * len(weights))
@@ -192,10 +193,7 @@ def _crop_points(
 
 @cache
 def _step_ranks(spacing: Spacing) -> tuple[npt.NDArray[np.uint16], Floats]:
-    """Returns length ranks of step pairs, and lengths in mm.
-
-    Lengths are ascending, and the last is inf: that of rows that no pass over the columns reaches.
-    """
+    """Returns length ranks of step pairs, and lengths in mm, ascending; last inf."""
     rows, columns = ball(spacing).reach
     down = np.square(np.arange(NOWHERE + 1) * spacing[0])
     down[1 << rows.bit_length() :] = np.inf
@@ -205,12 +203,7 @@ def _step_ranks(spacing: Spacing) -> tuple[npt.NDArray[np.uint16], Floats]:
 
 
 def _in_picture(
-    points: Indices,
-    cells: Bytes,
-    targets: Indices,
-    shape: tuple[int, ...],
-    weights: Floats,
-    spacing: Spacing,
+    points: Indices, cells: Bytes, targets: Indices, shape: tuple[int, ...], weights: Floats, spacing: Spacing
 ) -> tuple[Floats, Floats]:
     """Returns distances in mm to the nearest targets, and surface.
 

@@ -6,14 +6,14 @@ R and P are the reference's and the prediction's mask of one label, N the voxels
 import math
 from functools import partial
 
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import error_metric, share_metric
 from medimg_eval.metrics.segmentation.pairs import LabelPair
 
 TAHA = "Taha and Hanbury, BMC Med Imaging 2015, doi 10.1186/s12880-015-0068-x"
 METRICS_REVIEW = "Maier-Hein et al., Metrics reloaded, Nat Methods 2024, doi 10.1038/s41592-023-02151-z"
 
-_share = partial(metric, kind="mask", higher_is_better=True, best=1.0, worst=0.0)
-_error = partial(metric, kind="mask", higher_is_better=False, best=0.0)
+_share = partial(share_metric, kind="mask")
+_error = partial(error_metric, kind="mask")
 
 
 @_share(title="Dice", source="Dice, Ecology 1945, doi 10.2307/1932409")

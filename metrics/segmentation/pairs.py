@@ -12,10 +12,11 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools
 from medimg_eval.metrics.segmentation.distance_samples import Distances
 from medimg_eval.metrics.segmentation.label_maps import LabelMap, LabelMapPair
 from medimg_eval.metrics.segmentation.matching_rules import InstanceRule, LesionRule
-from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
+from medimg_eval.metrics.segmentation.surfaces import Spacing
 
 Surface: TypeAlias = Literal["surfel", "voxel"]
 Numbers: TypeAlias = npt.NDArray[np.integer[Any]]
@@ -222,14 +223,7 @@ def label_pairs(
 def mask_pairs(
     reference: Bools, prediction: Bools, spacing: Spacing, settings: Mapping[str, Settings]
 ) -> Iterator[tuple[str, LabelPair]]:
-    """Yields mask pairs one by one, as siblings.
-
-    Args:
-        reference: (region, *spatial), bool.
-        prediction: Of the same shape.
-        spacing: Voxel size in mm along each axis.
-        settings: How each region is judged, in their order.
-    """
+    """Yields pairs of masks, (region, *spatial), one by one in order, as siblings."""
 
     def made(index: int, name: str, siblings: CaseLabels) -> LabelPair:
         maps = LabelMapPair(reference[index], prediction[index], spacing, [(1,)], settings[name].surface)

@@ -4,10 +4,11 @@ import math
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import evidence_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.segmentation.pairs import LabelPair
 
 MMSEG = "mmsegmentation's IoUMetric (mDice, mIoU)"
@@ -16,19 +17,8 @@ BACKGROUND = "background"
 
 SIZES = ("voxels_shared", "voxels_reference", "voxels_prediction", "voxels_image")
 
-Real = npt.NDArray[np.float64]
 
-_count = partial(
-    metric,
-    kind="mask",
-    source=MMSEG,
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    defined_when_empty=True,
-    intermediate=True,
-    value_kind="count",
-)
+_count = partial(evidence_metric, kind="mask", source=MMSEG, defined_when_empty=True, value_kind="count")
 
 
 @_count(title="Voxels of both")
@@ -60,7 +50,7 @@ def _check_parameter(parameter: str) -> None:
         raise UsageError(f"pooled overlap takes no {parameter!r}; @{BACKGROUND} counts the background as a class")
 
 
-def _size_sums(rows: ScoreTable, parameter: str | None = None) -> Real:
+def _size_sums(rows: ScoreTable, parameter: str | None = None) -> Floats:
     """Row contributions to label sizes, (row, label x 4)."""
     label = np.unique(rows.label, return_inverse=True)[1]
     size = np.argmax(rows.metric[:, None] == np.array(SIZES), axis=1)
@@ -69,7 +59,7 @@ def _size_sums(rows: ScoreTable, parameter: str | None = None) -> Real:
     return added
 
 
-def _of_labels(sums: Real, parameter: str | None) -> tuple[Real, Real]:
+def _of_labels(sums: Floats, parameter: str | None) -> tuple[Floats, Floats]:
     """Intersection and summed sizes, (..., label), background last if counted.
 
     The background is what is outside of the one label; of several labels their sizes do not tell it: NaN.
@@ -83,9 +73,7 @@ def _of_labels(sums: Real, parameter: str | None) -> tuple[Real, Real]:
 
 
 _pooled = partial(
-    summary,
-    higher_is_better=True,
-    best=1.0,
+    share_summary,
     source=MMSEG,
     needs=SIZES,
     pieces=_size_sums,
@@ -97,7 +85,7 @@ _pooled = partial(
 
 
 @_pooled(title="Pooled Dice")
-def pooled_dice(sums: Real, parameter: str | None = None) -> Real:
+def pooled_dice(sums: Floats, parameter: str | None = None) -> Floats:
     """The Dice of all pixels of a run at once, 2 |R and P| / (|R| + |P|) of sums over cases, then its mean over labels.
 
     Where `dice` is the mean over cases, here a case counts by its pixels, and one without the label by those that were
@@ -110,7 +98,7 @@ def pooled_dice(sums: Real, parameter: str | None = None) -> Real:
 
 
 @_pooled(title="Pooled IoU")
-def pooled_iou(sums: Real, parameter: str | None = None) -> Real:
+def pooled_iou(sums: Floats, parameter: str | None = None) -> Floats:
     """The IoU of all pixels of a run at once, |R and P| / |R or P| of sums over cases, then its mean over labels.
 
     It is pooled as `pooled_dice`; with `@background` it is mmsegmentation's mIoU of one label.
@@ -119,7 +107,7 @@ def pooled_iou(sums: Real, parameter: str | None = None) -> Real:
     return _mean_quotient(shared, both - shared)
 
 
-def _mean_quotient(over: Real, under: Real) -> Real:
+def _mean_quotient(over: Floats, under: Floats) -> Floats:
     """Mean quotient over the last axis, without 0 / 0."""
     held = under != 0  # NaN stays
     with np.errstate(invalid="ignore"):

@@ -11,19 +11,18 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import asked_metrics, metric
+from medimg_eval.metrics.arrays import Array, Bools, Floats
+from medimg_eval.metrics.declarations import error_metric, share_metric
+from medimg_eval.metrics.registry import asked_metrics
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.scores import Labels, _check_regions
-
-Array: TypeAlias = npt.NDArray[Any]
-Floats: TypeAlias = npt.NDArray[np.float64]
 
 # Probabilities reach files as float32 or float16, whose 0 and 1 are rounded rather than certain.
 CLIP = 1e-7
@@ -34,7 +33,7 @@ EXCESS = 0.01
 # Voxels whose float64 copies are held at a time.
 CHUNK = 1 << 20
 
-_loss = partial(metric, kind="probability", higher_is_better=False, best=0.0, worst=1.0)
+_loss = partial(error_metric, kind="probability", worst=1.0)
 _binned = partial(_loss, parameter="number of bins")
 
 probability_metrics = partial(asked_metrics, kind="probability", what="probabilities", once=True)
@@ -53,7 +52,7 @@ class ProbabilityPair:
         ValueError: If the dtypes or shapes are not as said, or a probability is not a number in [0, 1].
     """
 
-    reference: npt.NDArray[np.bool_]
+    reference: Bools
     probability: npt.NDArray[np.floating[Any]]
     name: str = ""
 
@@ -103,12 +102,9 @@ class ProbabilityPair:
             yield reference[part].astype(np.float64), np.clip(probability[part].astype(np.float64), 0, 1)
 
 
-@metric(
+@share_metric(
     kind="probability",
     title="Soft Dice",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source="Drozdzal et al., DLMIA 2016, doi 10.1007/978-3-319-46976-8_19; MONAI's DiceLoss, without its smoothing",
 )
 def soft_dice(pair: ProbabilityPair) -> float:

@@ -8,15 +8,12 @@ from functools import partial
 import numpy as np
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import error_metric, evidence_metric, neutral_metric
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair
 from medimg_eval.metrics.segmentation.probability_maps import CLIP, ProbabilityPair
 
-_evidence = partial(
-    metric, higher_is_better=None, best=math.nan, worst=math.nan, source="this package", intermediate=True
-)
-_volume = partial(_evidence, kind="mask", defined_when_empty=True, unit="ml")
+_volume = partial(evidence_metric, kind="mask", defined_when_empty=True, unit="ml")
 
 
 @_volume(title="Volume of the reference")
@@ -37,12 +34,9 @@ def volume_predicted(pair: LabelPair) -> float:
     return pair.prediction_size * math.prod(pair.spacing) / 1000
 
 
-@metric(
+@neutral_metric(
     kind="probability",
     title="Expected Dice",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
     source="Li et al., arXiv 2206.05257, as a ratio of expectations",
     value_kind="bounded",
 )
@@ -63,15 +57,7 @@ def expected_dice(pair: ProbabilityPair) -> float:
     return ratio(2 * inside, size + total) if size else math.nan
 
 
-@metric(
-    kind="probability",
-    title="Voxel entropy",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source="Shannon 1948",
-    unit="bit",
-)
+@neutral_metric(kind="probability", title="Voxel entropy", source="Shannon 1948", unit="bit")
 def voxel_entropy(pair: ProbabilityPair) -> float:
     """The mean over all voxels of the entropy of p against 1 - p, in bits: how unsure a model is of a label.
 
@@ -89,11 +75,9 @@ def voxel_entropy(pair: ProbabilityPair) -> float:
     return ratio(total, number)
 
 
-@metric(
+@error_metric(
     kind="probability",
     title="Missed share",
-    higher_is_better=False,
-    best=0.0,
     worst=1.0,
     source="Angelopoulos et al., ICLR 2024, arXiv 2208.02814",
     parameter="threshold of probability",

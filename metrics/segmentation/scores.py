@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
+from medimg_eval.metrics.arrays import Array
 from medimg_eval.metrics.registry import Metric, asked_metrics
 from medimg_eval.metrics.scores import LabelScore
 from medimg_eval.metrics.segmentation.empty_masks import EmptyPolicy
@@ -26,7 +26,6 @@ from medimg_eval.metrics.segmentation.pairs import (
     mask_pairs,
 )
 
-Array: TypeAlias = npt.NDArray[Any]
 Labels: TypeAlias = Mapping[int, str] | Sequence[int] | Mapping[str, Sequence[int]] | Sequence[str]
 RequestedMetrics: TypeAlias = Mapping[str, tuple[Metric, float | None]]
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import error_metric, share_metric
 from medimg_eval.metrics.segmentation.overlap import METRICS_REVIEW, ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair
 
@@ -21,7 +21,7 @@ LIVER = "Heimann et al., IEEE TMI 2009, doi 10.1109/TMI.2009.2013851"
 # The distance between surfaces of which one, or each, does not exist.
 _NO_DISTANCE = {"absent": math.nan, "missed": math.inf, "hallucinated": math.inf}
 
-_distance = partial(metric, kind="mask", higher_is_better=False, unit="mm", best=0.0, worst="diagonal")
+_distance = partial(error_metric, kind="mask", unit="mm", worst="diagonal")
 
 
 @_distance(title="HD", source="Huttenlocher et al., IEEE TPAMI 1993, doi 10.1109/34.232073, on surfaces")
@@ -230,16 +230,8 @@ def centroid_distance(pair: LabelPair) -> float:
     return math.hypot(*((a - b) * size for a, b, size in zip(*centres, pair.spacing, strict=True)))
 
 
-@metric(
-    kind="mask",
-    title="NSD",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    parameter="tolerance in mm",
-    needs_spacing=True,
-    parameter_optional=True,
-    source=DEEPMIND,
+@share_metric(
+    kind="mask", title="NSD", parameter="tolerance in mm", needs_spacing=True, parameter_optional=True, source=DEEPMIND
 )
 def nsd(pair: LabelPair, tolerance: float | None = None) -> float:
     """The normalised surface Dice: the share of both surfaces that lies within a tolerance of the other.

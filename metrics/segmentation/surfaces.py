@@ -28,8 +28,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-Bools = npt.NDArray[np.bool_]
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Bools, Floats, Ints
+
 Spacing = tuple[float, ...]
 
 # Corners and edge middles of a square or cube, in half edges: corners have 0 or 2, middles one or more 1s.
@@ -60,7 +60,7 @@ def surfel_measures(spacing: Spacing) -> Floats:
 
 
 @cache
-def _segment_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
+def _segment_vectors() -> tuple[Ints, Floats]:
     """Returns contour segments by code of 16 squares, in edges."""
     vectors = [
         (code, np.subtract(end, start) / 2)
@@ -71,7 +71,7 @@ def _segment_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
 
 
 @cache
-def _area_vectors() -> tuple[npt.NDArray[np.int64], Floats]:
+def _area_vectors() -> tuple[Ints, Floats]:
     """Returns triangles' codes and area vectors, of 256 unit cubes."""
     vectors = [
         (code, _area_vector(triangle))
@@ -139,8 +139,7 @@ def _total_area(triangles: tuple[Triangle, ...]) -> float:
 def _area_vector(triangle: Triangle) -> Floats:
     """Returns the normal of a triangle, scaled to its area."""
     a, b, c = (np.asarray(point) / 2 for point in triangle)
-    vector: Floats = np.cross(b - a, c - a) / 2
-    return vector
+    return np.cross(b - a, c - a) / 2
 
 
 def _middle_point(a: Point, b: Point) -> Point:
@@ -148,7 +147,7 @@ def _middle_point(a: Point, b: Point) -> Point:
 
 
 Codes: TypeAlias = npt.NDArray[np.unsignedinteger[Any]]
-Indices: TypeAlias = npt.NDArray[np.int64]
+Indices: TypeAlias = Ints
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 # Places in a list of corners, the label that each has among others, and the label's 2x2x2 code.
 Layer: TypeAlias = tuple[Indices | slice, Codes, Bytes]
@@ -185,12 +184,7 @@ class LabelSurfaces:
 
 
 def voxel_border(codes: Codes, labels: int) -> LabelSurfaces:
-    """Returns every voxel that has a face neighbour of another label.
-
-    Args:
-        codes: C-contiguous label map, padded by a 0 on each side at least.
-        labels: The highest label.
-    """
+    """Returns voxels of a label map, padded by 0, with a face neighbour of another label."""
     flat, steps = codes.ravel(), _neighbour_steps(codes)
     index = _where_mixed(flat, [*steps, *(-step for step in steps)], inside=True)
     label = flat[index]
@@ -199,13 +193,7 @@ def voxel_border(codes: Codes, labels: int) -> LabelSurfaces:
 
 
 def surfel_border(codes: Codes, labels: int, spacing: Spacing) -> LabelSurfaces:
-    """Returns border corners by label, with surface areas.
-
-    Args:
-        codes: C-contiguous label map, padded by a 0 on each side at least.
-        labels: The highest label.
-        spacing: Voxel size in mm along each axis.
-    """
+    """Returns border corners of a label map, padded by 0, by label, with surface areas."""
     flat, steps = codes.ravel(), _neighbour_steps(codes)
     corners = [sum(itertools.compress(steps, bits)) for bits in itertools.product((0, 1), repeat=codes.ndim)]
     indices = _where_mixed(flat, corners[1:], inside=False)

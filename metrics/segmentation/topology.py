@@ -12,11 +12,12 @@ from functools import partial
 
 import numpy as np
 
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.arrays import Bools
+from medimg_eval.metrics.declarations import error_metric, share_metric
 from medimg_eval.metrics.segmentation.connected_components import connected_parts, once_per_pair
 from medimg_eval.metrics.segmentation.overlap import ratio
 from medimg_eval.metrics.segmentation.pairs import LabelPair
-from medimg_eval.metrics.segmentation.surfaces import Bools, Spacing
+from medimg_eval.metrics.segmentation.surfaces import Spacing
 
 
 def centreline(mask: Bools, spacing: Spacing) -> Bools:
@@ -52,10 +53,8 @@ def _deepest_voxels(mask: Bools, spacing: Spacing) -> Bools:
 CLDICE = "Shit et al., clDice, CVPR 2021, doi 10.1109/CVPR46437.2021.01629"
 BETTI = "Hu et al., NeurIPS 2019, arXiv 1906.05404, on whole masks instead of patches"
 
-_centreline = partial(metric, kind="mask", higher_is_better=True, best=1.0, worst=0.0, source=CLDICE)
-_count_error = partial(
-    metric, kind="mask", higher_is_better=False, best=0.0, worst=math.nan, source=BETTI, defined_when_empty=True
-)
+_centreline = partial(share_metric, kind="mask", source=CLDICE)
+_count_error = partial(error_metric, kind="mask", worst=math.nan, source=BETTI, defined_when_empty=True)
 
 
 @_centreline(title="clDice")

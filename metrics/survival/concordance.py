@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats, Ints
 from medimg_eval.metrics.survival.product_limit import censoring_curve
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
-Places: TypeAlias = npt.NDArray[np.int64]
 
 
 class Concordance(NamedTuple):
@@ -50,12 +47,12 @@ class _Level(NamedTuple):
         later: (case,) whether a case lies in the higher half.
     """
 
-    order: Places
-    earlier: Places
-    block: Places
-    lower: Places
-    upper: Places
-    end: Places
+    order: Ints
+    earlier: Ints
+    block: Ints
+    lower: Ints
+    upper: Ints
+    end: Ints
     later: Bools
 
 
@@ -173,7 +170,7 @@ class Pairs:
         return Concordance(*(np.full(shape, number) for number in numbers))
 
 
-def _count_higher(rank: npt.NDArray[np.int32], own: Places, ends: list[Places]) -> list[Places]:
+def _count_higher(rank: npt.NDArray[np.int32], own: Ints, ends: list[Ints]) -> list[Ints]:
     """Counts higher ranks among the first `ends`, for `own`.
 
     Of ranks that share the higher bits and have a 0 where `own` has one, those with a 1 are higher. `begin` is where
@@ -201,7 +198,7 @@ def _count_higher(rank: npt.NDArray[np.int32], own: Places, ends: list[Places]) 
     return [count - passed[own] for count in counts]
 
 
-def _group_starts(new: Bools) -> tuple[Places, Places]:
+def _group_starts(new: Bools) -> tuple[Ints, Ints]:
     """Group starts with final end, and each place's group."""
     return np.r_[np.flatnonzero(new), len(new)], np.cumsum(new) - 1
 
@@ -241,11 +238,7 @@ def uno(times: npt.ArrayLike, events: npt.ArrayLike, risks: npt.ArrayLike, tau: 
 
 
 def uno_weights(pairs: Pairs, weights: Floats, tau: float = math.inf) -> Floats:
-    """Returns 1 / G(t)^2 of events before tau, else 0.
-
-    (..., case).
-    """
+    """Returns 1 / G(t)^2 of events before tau, else 0, (..., case)."""
     reached = censoring_curve(pairs.times, pairs.events, weights).at(pairs.times)
     counts = pairs.events & (pairs.times < tau) & (reached > 0)
-    weighed: Floats = np.divide(1, reached**2, out=np.zeros_like(reached), where=counts)
-    return weighed
+    return np.divide(1, reached**2, out=np.zeros_like(reached), where=counts)

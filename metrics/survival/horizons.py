@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.survival.product_limit import Array, Floats, censoring_curve, kaplan_meier
+from medimg_eval.metrics.arrays import Array, Floats
+from medimg_eval.metrics.survival.product_limit import censoring_curve, kaplan_meier
 
 
 def _default_weights(times: Array, weights: npt.ArrayLike | None) -> Floats:

@@ -13,7 +13,9 @@ from functools import partial
 
 import numpy as np
 
-from medimg_eval.metrics.registry import ScoreTable, Weighed, metric, summary
+from medimg_eval.metrics.arrays import Array, Bools, Floats
+from medimg_eval.metrics.declarations import evidence_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
 from medimg_eval.metrics.survival.concordance import Pairs, uno_weights
 from medimg_eval.metrics.survival.horizons import (
     brier_score,
@@ -22,7 +24,7 @@ from medimg_eval.metrics.survival.horizons import (
     mean_over_time,
     yearly_auroc,
 )
-from medimg_eval.metrics.survival.product_limit import Array, Bools, Floats, kaplan_meier
+from medimg_eval.metrics.survival.product_limit import kaplan_meier
 from medimg_eval.metrics.survival.yearly_concordance import sybil_concordance
 
 KIND = "survival"
@@ -59,16 +61,7 @@ class Followed:
     survival: Mapping[float, float] = field(default_factory=dict)
 
 
-_evidence = partial(
-    metric,
-    kind=KIND,
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source="this package",
-    intermediate=True,
-    value_kind="unbounded",
-)
+_evidence = partial(evidence_metric, kind=KIND, value_kind="unbounded")
 
 
 @_evidence(title="Follow-up")
@@ -113,7 +106,7 @@ def _observed_outcomes(rows: ScoreTable) -> _Observed:
     return _Observed(rows.value[columns], rows.status[columns] == EVENT, columns)
 
 
-_of_risk = partial(summary, needs=("follow_up", "predicted_risk"), higher_is_better=True, best=1.0, at_once=True)
+_of_risk = partial(share_summary, needs=("follow_up", "predicted_risk"), at_once=True)
 _of_survival = partial(summary, needs=("follow_up", "predicted_survival"), at_once=True)
 _HORIZON = "the time in the unit of the data"
 _SHARE = "1 / G from the cases judged"
@@ -277,8 +270,7 @@ def _cox_slope(risk: Floats, weights: Floats, events: Bools, last: Array) -> Flo
             break
     else:
         slope[np.abs(step) > _SETTLED] = math.nan  # no maximum: risk separates who had the event from who had not
-    slopes: Floats = slope[:, 0]
-    return slopes
+    return slope[:, 0]
 
 
 @_of_survival(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Bools: TypeAlias = npt.NDArray[np.bool_]
-Array: TypeAlias = npt.NDArray[Any]
+from medimg_eval.metrics.arrays import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +30,10 @@ class Curve:
     def at(self, when: npt.ArrayLike) -> Floats:
         """The values at some times, (..., time); 1 before the first step."""
         position = np.searchsorted(self.times, np.asarray(when, np.float64), side="right")
-        held: Floats = np.concatenate([np.ones((*self.survival.shape[:-1], 1)), self.survival], axis=-1)[..., position]
-        return held
+        return np.concatenate([np.ones((*self.survival.shape[:-1], 1)), self.survival], axis=-1)[..., position]
 
     def median(self) -> Floats:
-        """First time with survival at most one half; else NaN.
-
-        (...).
-        """
+        """First time with survival at most one half, (...); else NaN."""
         below = self.survival <= 0.5
         first = self.times[np.argmax(below, axis=-1)] if self.times.size else np.nan
         return np.where(below.any(axis=-1), first, np.nan)

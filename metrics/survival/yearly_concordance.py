@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from medimg_eval.metrics.survival.product_limit import Bools, Floats, censoring_curve
+from medimg_eval.metrics.arrays import Bools, Floats
+from medimg_eval.metrics.survival.product_limit import censoring_curve
 
 
 def sybil_concordance(
@@ -61,10 +62,7 @@ def _comparable_pairs(times: Floats, events: Bools, step: float) -> list[tuple[B
 
 
 def _compare_pairs(risk: Floats, earlier: Bools, later: Bools, weights: Floats) -> tuple[Floats, Floats]:
-    """Concordant pairs (ties half) and all pairs: (resample,).
-
-    A case that failed is on the wrong side of its pairs.
-    """
+    """Concordant pairs (ties half, failed cases wrong) and all pairs: (resample,)."""
     first = np.where(np.isnan(risk[earlier]), -np.inf, risk[earlier])
     second = np.where(np.isnan(risk[later]), np.inf, risk[later])
     order = np.argsort(first, kind="stable")

@@ -13,12 +13,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import answer_share, share_summary
 from medimg_eval.metrics.nlp import split_words, words_13a, words_intl
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.text.cider import count_beside_cider
 from medimg_eval.metrics.text.gram_counts import ORDERS, Pairing, Words, count_together
 from medimg_eval.metrics.text.texts import COCO, PAPINENI, Tokeniser, cleaned_of, tokeniser_of, unserved, with_others
@@ -29,8 +30,6 @@ _TINY, _SMALL = 1e-15, 1e-9
 
 _FLOOR = 0.1
 """Matches that sacreBLEU's `floor` and NLTK's method 1 count where there is none."""
-
-Real = npt.NDArray[np.float64]
 
 
 def order_of(name: str, n: float) -> int:
@@ -45,17 +44,13 @@ def evidence_of(name: str) -> tuple[str, ...]:
     return (*(f"{name}_matches@{n}" for n in range(1, ORDERS + 1)), f"{name}_words", f"{name}_reference_length")
 
 
-def pieces_of(name: str, evidence: str = "") -> Callable[[ScoreTable, float], Real]:
+def pieces_of(name: str, evidence: str = "") -> Callable[[ScoreTable, float], Floats]:
     """Returns what tells for each row of a BLEU's evidence what it adds.
 
     Columns are, by n, the n-grams that match; by n, the n-grams that were said; last the words of the right text.
-
-    Args:
-        name: of the BLEU.
-        evidence: of the one whose counts it rests on, if it is another's.
     """
 
-    def pieces(rows: ScoreTable, n: float) -> Real:
+    def pieces(rows: ScoreTable, n: float) -> Floats:
         order = order_of(name, n)
         pieces = np.zeros((rows.value.size, 2 * order + 1))
         values = np.nan_to_num(rows.value)
@@ -73,12 +68,7 @@ def pieces_of(name: str, evidence: str = "") -> Callable[[ScoreTable, float], Re
 
 
 def lengths_of(evidence: str, words: str) -> Callable[[ScoreTable, float], str]:
-    """Returns answer lengths of BLEU evidence, needed for interpretation.
-
-    Args:
-        evidence: the BLEU.
-        words: what its words are.
-    """
+    """Returns answer lengths of BLEU evidence, needed for interpretation."""
 
     def remark(rows: ScoreTable, n: float) -> str:
         predicted_length, due = (rows.of(need).value for need in evidence_of(evidence)[-2:])
@@ -91,37 +81,37 @@ def lengths_of(evidence: str, words: str) -> Callable[[ScoreTable, float], str]:
     return remark
 
 
-def _split_sums(sums: Real, order: int) -> tuple[Real, Real, Real]:
+def _split_sums(sums: Floats, order: int) -> tuple[Floats, Floats, Floats]:
     """Returns matches, answer n-grams (..., n), and reference words (...)."""
     return sums[..., :order], sums[..., order:-1], sums[..., -1]
 
 
-def _brevity_penalty(said: Real, due: Real) -> Real:
+def _brevity_penalty(said: Floats, due: Floats) -> Floats:
     """Returns the brevity penalty exp(1 - r / c), at most 1; empty 0."""
     words = said[..., 0]
     shorter = 1 - due / np.where(words > 0, words, np.inf)
     return np.where(words > 0, np.exp(np.minimum(0, np.where(words > 0, shorter, 0))), 0.0)
 
 
-def _geometric_mean(shares: Real) -> Real:
+def _geometric_mean(shares: Floats) -> Floats:
     """Returns the geometric mean over the last axis; zeros give 0."""
     with np.errstate(divide="ignore"):
-        logs: Real = np.log(shares).mean(axis=-1)
+        logs: Floats = np.log(shares).mean(axis=-1)
     return np.exp(logs)
 
 
-def _mask_values(values: Real, due: Real) -> Real:
+def _mask_values(values: Floats, due: Floats) -> Floats:
     return np.where(due > 0, values, math.nan)
 
 
-def bleu_coco(sums: Real, order: int) -> Real:
+def bleu_coco(sums: Floats, order: int) -> Floats:
     """Returns pycocoevalcap's BLEU of summed counts, with tiny shares for 0."""
     matches, predicted_words, due = _split_sums(sums, order)
     shares = np.where(matches > 0, matches / np.maximum(predicted_words, 1), _TINY / (predicted_words + _SMALL))
     return _mask_values(_geometric_mean(shares) * _brevity_penalty(predicted_words, due), due)
 
 
-def bleu_smoothed(sums: Real, order: int, smoothing: str = "none", *, effective: bool = False) -> Real:
+def bleu_smoothed(sums: Floats, order: int, smoothing: str = "none", *, effective: bool = False) -> Floats:
     """Returns BLEU of summed counts, smoothed as sacreBLEU; unmatched 0.
 
     Args:
@@ -166,21 +156,12 @@ _BLANKS = "tokeniser: blanks, case: kept, aggregation: counts of the set"
 _13A = "tokeniser: 13a, case: kept, aggregation: counts of the set"
 
 _bleu_13a = partial(
-    summary,
-    needs=evidence_of("bleu_13a"),
-    higher_is_better=True,
-    best=1.0,
-    parameter="n",
-    remark=lengths_of("bleu_13a", "words by the rule 13a"),
+    share_summary, needs=evidence_of("bleu_13a"), parameter="n", remark=lengths_of("bleu_13a", "words by the rule 13a")
 )
 
 
-@metric(
-    kind="answer",
+@answer_share(
     title="BLEU (sentence)",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source=f"{PAPINENI}; NLTK's sentence_bleu",
     parameter="n",
     parameter_most=ORDERS,
@@ -273,18 +254,16 @@ declare_counts("bleu_13a", words_13a, "words by the rule 13a", " (13a)")
 declare_counts("bleu_intl", words_intl, "words by sacreBLEU's `intl`", " (intl)")
 
 
-@summary(
+@share_summary(
     needs=evidence_of("bleu"),
     title="BLEU",
-    higher_is_better=True,
-    best=1.0,
     source=COCO,
     parameter="n",
     settings=f"{_BLANKS}, smoothing: tiny (COCO)",
     pieces=pieces_of("bleu"),
     remark=lengths_of("bleu", "words between blanks"),
 )
-def bleu(sums: Real, n: float) -> Any:
+def bleu(sums: Floats, n: float) -> Any:
     """BLEU of the test set up to n-grams of length n: clipped counts are summed over all answers first, as COCO does.
 
     The geometric mean of the shares of n-grams that match, for 1 to n, times exp(1 - r / c) where the answers' c words
@@ -296,7 +275,7 @@ def bleu(sums: Real, n: float) -> Any:
 
 
 @_bleu_13a(title="BLEU (13a)", source=PAPINENI, settings=f"{_13A}, smoothing: none", pieces=pieces_of("bleu_13a"))
-def bleu_13a(sums: Real, n: float) -> Any:
+def bleu_13a(sums: Floats, n: float) -> Any:
     """BLEU of the test set as `bleu`, with words by the rule 13a of mteval: punctuation apart, case kept.
 
     That of sacreBLEU's corpus_bleu without smoothing, in [0, 1] instead of 0 to 100, and of `evaluate`'s bleu: 0 where
@@ -311,7 +290,7 @@ def bleu_13a(sums: Real, n: float) -> Any:
     settings=f"{_13A}, smoothing: exp",
     pieces=pieces_of("bleu_13a_exp", "bleu_13a"),
 )
-def bleu_13a_exp(sums: Real, n: float) -> Any:
+def bleu_13a_exp(sums: Floats, n: float) -> Any:
     """BLEU of the test set as `bleu_13a`, smoothed as sacreBLEU does by default.
 
     The k-th length of n-grams of which none matches counts as if 1 / 2^k matched. In [0, 1] instead of 0 to 100; 0

@@ -13,17 +13,10 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import answer_share, share_summary
 from medimg_eval.metrics.nlp import split_words, words_13a, words_intl
-from medimg_eval.metrics.registry import metric, summary
-from medimg_eval.metrics.text.bleu_scores import (
-    Real,
-    bleu_smoothed,
-    counted,
-    evidence_of,
-    lengths_of,
-    order_of,
-    pieces_of,
-)
+from medimg_eval.metrics.text.bleu_scores import bleu_smoothed, counted, evidence_of, lengths_of, order_of, pieces_of
 from medimg_eval.metrics.text.gram_counts import ORDERS
 from medimg_eval.metrics.text.texts import PAPINENI
 from medimg_eval.metrics.text.word_overlap import Counts
@@ -48,7 +41,7 @@ def _variant_settings(tokeniser: str, smoothing: str) -> str:
 
 
 def _declare_of_set(tokeniser: str, smoothing: str) -> None:
-    def total(sums: Real, n: float) -> Any:
+    def total(sums: Floats, n: float) -> Any:
         return bleu_smoothed(sums, int(n), smoothing)
 
     name, evidence, method = _variant_name(tokeniser, smoothing), f"bleu_{tokeniser}", smoothing.replace("_", "-")
@@ -57,13 +50,11 @@ def _declare_of_set(tokeniser: str, smoothing: str) -> None:
         f"{_SMOOTHINGS[smoothing]}. In [0, 1] instead of 0 to 100; 0 where no word matches."
     )
     total.__qualname__ = name
-    summary(
+    share_summary(
         name=name,
         title=f"BLEU ({tokeniser}, {smoothing})",
         source=_SOURCE,
         needs=evidence_of(evidence),
-        higher_is_better=True,
-        best=1.0,
         parameter="n",
         settings=_variant_settings(tokeniser, smoothing).format("counts of the set"),
         pieces=pieces_of(name, evidence),
@@ -71,9 +62,7 @@ def _declare_of_set(tokeniser: str, smoothing: str) -> None:
     )(total)
 
 
-_of_answer = partial(
-    metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, parameter="n", parameter_most=ORDERS
-)
+_of_answer = partial(answer_share, parameter="n", parameter_most=ORDERS)
 
 
 def _declare_of_answer(tokeniser: str, smoothing: str) -> None:
@@ -97,7 +86,7 @@ def _declare_of_answer(tokeniser: str, smoothing: str) -> None:
     _of_answer(name=name, title=title, source=_SOURCE, settings=f"{settings}, effective order: yes")(judged)
 
 
-def _text_counts(found: Counts, order: int) -> Real:
+def _text_counts(found: Counts, order: int) -> Floats:
     """Returns the counts of one text as `bleu_smoothed` takes them."""
     totals = [max(0, found.words - length) for length in range(order)]
     return np.array([*found.matches[:order], *totals, found.due], np.float64)

@@ -8,24 +8,15 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats, Ints
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.nlp import Corpus, split_words
-from medimg_eval.metrics.text.gram_counts import (
-    ORDERS,
-    SHIFT,
-    GramCounts,
-    Known,
-    Pairing,
-    Real,
-    Whole,
-    Words,
-    count_together,
-)
+from medimg_eval.metrics.text.gram_counts import ORDERS, SHIFT, GramCounts, Known, Pairing, Whole, Words, count_together
 from medimg_eval.metrics.text.profiles import cleaned
-from medimg_eval.metrics.text.texts import Tokeniser, cleaned_of, overlap_metric, tokeniser_of, with_others
+from medimg_eval.metrics.text.texts import Tokeniser, cleaned_of, tokeniser_of, with_others
 
 _SIGMA = 6.0
 """Words that a text may be longer or shorter before it is punished much."""
@@ -41,15 +32,11 @@ class Consensus:
     """
 
     known: Known
-    rarity: Real
+    rarity: Floats
 
     @classmethod
     def of(cls, reports: Sequence[Sequence[Words]]) -> Consensus:
-        """Counts the n-grams of a set.
-
-        Args:
-            reports: by report: the words of each of its references. An n-gram counts once per report.
-        """
+        """Counts the n-grams of reports with one or more references, once per report."""
         texts = [text for references in reports for text in references]
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
         owners = np.repeat(np.arange(len(reports)), [len(references) for references in reports])
@@ -78,10 +65,7 @@ class Consensus:
         )
 
     def scores(self, pairings: Iterable[Pairing]) -> list[float]:
-        """Returns CIDEr-D of texts beside their references.
-
-        10 times the mean of its likeness to them.
-        """
+        """Returns CIDEr-D of texts: 10 times the mean likeness to their references."""
         return [score for counts in count_together(pairings, self.known) for score in self.scores_of(counts)]
 
     def scores_of(self, counts: GramCounts) -> list[float]:
@@ -101,7 +85,7 @@ class Consensus:
         ]
 
 
-def _mean_cosines(products: Real, norms: Real) -> Real:
+def _mean_cosines(products: Floats, norms: Floats) -> Floats:
     """Returns mean cosines over n, empty ones 0: (text, n) -> (text)."""
     each = np.divide(products, norms, out=np.zeros_like(products), where=norms > 0)
     return np.asarray((each[:, 0] + each[:, 1] + each[:, 2] + each[:, 3]) / ORDERS)
@@ -114,14 +98,14 @@ def _distinct_numbers(ascending: Whole) -> tuple[Whole, Whole]:
     return ascending[first], np.cumsum(first) - 1
 
 
-def _reports_with(grams: Whole, owners: Whole, size: int) -> npt.NDArray[np.int64]:
+def _reports_with(grams: Whole, owners: Whole, size: int) -> Ints:
     """Returns how many reports have each n-gram, of places and reports in parallel."""
     reports = int(owners.max()) + 1 if owners.size else 1
     both = _distinct_numbers(np.sort(grams * reports + owners))[0]
     return np.bincount(both // reports, minlength=size)
 
 
-@overlap_metric(
+@answer_share(
     title="CIDEr-D",
     best=10.0,
     source="Vedantam et al. 2015, pycocoevalcap",
@@ -155,11 +139,6 @@ def count_beside_cider(
     """Yields the counts of pairs, as `count_together`.
 
     Where CIDEr-D is judged of the set, and by the same words, its values of these pairs come of the same counts.
-
-    Args:
-        pairs: of one corpus, cleaner and language, all with texts.
-        pairings: theirs.
-        tokenise: by what these were parted into words.
     """
     corpus = pairs[0].corpus
     consensus = None if corpus is None else corpus.held(_consensus_key(pairs[0]))

@@ -14,9 +14,10 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import evidence_metric, share_summary
 from medimg_eval.metrics.nlp import normalised
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.text.texts import texts_of
 
 SOURCE = "SemEval-2013 task 9 (strict, partial and type matching); relations as in n2c2"
@@ -134,15 +135,7 @@ def _count_overlapping(said: Sequence[Entity], due: Sequence[Entity]) -> int:
     return int(fits[rows, columns].sum())
 
 
-@metric(
-    kind="answer",
-    title="Entities",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source=SOURCE,
-    intermediate=True,
-)
+@evidence_metric(kind="answer", title="Entities", source=SOURCE)
 def entity_counts(pair: AnsweredQuestion) -> Any:
     """Entities and relations said, due, and matched in each of the ways. Evidence.
 
@@ -170,10 +163,8 @@ def _check_matching(how: str) -> None:
 
 
 _of_counts = partial(
-    summary,
+    share_summary,
     needs=("entity_counts",),
-    higher_is_better=True,
-    best=1.0,
     source=SOURCE,
     settings="tokeniser: none, spans as they are stated",
     parameter=", ".join(MATCHES),

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.text.texts import texts_of
 
 SOURCE = "MEDIQA-CORR 2024 (Ben Abacha et al.), its evaluation script"
@@ -69,15 +69,7 @@ def _both_corrections(pair: AnsweredQuestion) -> tuple[Correction | None, Correc
     return None if texts is None or due is None else (read_correction(texts[0]), due)
 
 
-_of_note = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=SOURCE,
-    settings="tokeniser: blanks and full stops",
-)
+_of_note = partial(answer_share, source=SOURCE, settings="tokeniser: blanks and full stops")
 
 
 @_of_note(title="Error flag", value_kind="proportion")

@@ -9,7 +9,8 @@ from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
+
+from medimg_eval.metrics.arrays import Floats, Ints
 
 Words = tuple[str, ...]
 
@@ -22,8 +23,7 @@ SHIFT = 32
 TOGETHER = 64
 """Texts and their references that are counted in one pass: what they take fits into a processor's own memory."""
 
-Whole = npt.NDArray[np.int64]
-Real = npt.NDArray[np.float64]
+Whole = Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +95,7 @@ class GramCounts:
         hit = keys[at] == wanted
         return right[hit], at[hit]
 
-    def sums(self, entries: Whole, values: Whole | Real) -> Real:
+    def sums(self, entries: Whole, values: Whole | Floats) -> Floats:
         """Returns entry sums by text and n, in text order.
 
         So they are the same to the last bit, whatever other texts were counted in the same pass.

@@ -6,10 +6,11 @@ from collections.abc import Callable, Collection
 from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.nlp import ENGLISH, stem, words
 from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.text.gram_counts import Words
-from medimg_eval.metrics.text.texts import RUNS, best_of, overlap_metric, read_part
+from medimg_eval.metrics.text.texts import RUNS, best_of, read_part
 from medimg_eval.metrics.text.word_overlap import aligned_words
 
 
@@ -32,7 +33,7 @@ def meteor_of(
     return mean * (1 - 0.5 * (alignment.chunks / alignment.matches) ** 3)
 
 
-@overlap_metric(
+@answer_share(
     title="METEOR (exact, stem)",
     source="Banerjee and Lavie 2005; NLTK",
     settings=f"{RUNS}, matches: words and stems, synonyms: none",
@@ -48,7 +49,7 @@ def meteor_no_synonyms(pair: AnsweredQuestion) -> float:
     return best_of(pair, words, meteor_of if pair.language == ENGLISH else partial(meteor_of, stem=str))
 
 
-@overlap_metric(
+@answer_share(
     title="METEOR (WordNet)",
     source="Banerjee and Lavie 2005; NLTK",
     settings=f"{RUNS}, matches: words, stems and synonyms of WordNet",

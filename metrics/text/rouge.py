@@ -6,12 +6,13 @@ import math
 from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.nlp import blank_words, stemmed_words, words
 from medimg_eval.metrics.text.gram_counts import Words
-from medimg_eval.metrics.text.texts import COCO, RUNS, best_of, cleaned_of, overlap_metric, tokeniser_of
+from medimg_eval.metrics.text.texts import COCO, RUNS, best_of, cleaned_of, tokeniser_of
 from medimg_eval.metrics.text.word_overlap import common_subsequence, overlap
 
-_rouge = partial(overlap_metric, source="Lin 2004; rouge-score", settings=RUNS)
+_rouge = partial(answer_share, source="Lin 2004; rouge-score", settings=RUNS)
 _rouge_stem = partial(_rouge, settings=f"{RUNS}, stemmer: Porter (NLTK) from 4 letters")
 
 _BETA = 1.2
@@ -25,10 +26,7 @@ def rouge_n(text: Words, reference: Words, n: int) -> float:
 
 
 def rouge_longest(text: Words, reference: Words) -> float:
-    """Returns ROUGE-L: F1 of the longest common word subsequence.
-
-    0 where either text is empty.
-    """
+    """Returns ROUGE-L: F1 of the longest common word subsequence; 0 of an empty text."""
     return _overlap_f1(common_subsequence(text, reference), len(text), len(reference))
 
 
@@ -93,7 +91,7 @@ def rouge_l_stem(pair: AnsweredQuestion) -> float:
     return best_of(pair, stemmed_words, rouge_longest)
 
 
-@overlap_metric(
+@answer_share(
     title="ROUGE-L (COCO)",
     source=COCO,
     settings="tokeniser: single blanks, case: kept, aggregation: mean, beta: 1.2",

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 import medimg_eval
 from medimg_eval.errors import CaseError, UsageError
+from medimg_eval.metrics.arrays import Floats, Ints
 from medimg_eval.metrics.proportions import known_mean
 from medimg_eval.metrics.registry import ScoreTable, parse, required
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 DEFAULT = ("bleu@1", "bleu@4", "rouge_l", "meteor_no_synonyms", "cider_d", "length_ratio")
 """What is scored where nothing is asked for."""
-
-Real = npt.NDArray[np.float64]
 
 
 class Spread(NamedTuple):
@@ -46,7 +45,7 @@ class TextScores:
     """
 
     values: Mapping[str, float]
-    per_report: Mapping[str, Real]
+    per_report: Mapping[str, Floats]
     signatures: Mapping[str, str]
     _measured: _Measured = field(repr=False)
 
@@ -244,7 +243,7 @@ class _Measured:
         self.take([name])
         return self._held[name]
 
-    def values(self, name: str) -> Real:
+    def values(self, name: str) -> Floats:
         """Returns a metric's value by report, averaged over labels."""
         values = self.given(name)
         return np.array(
@@ -266,7 +265,7 @@ class _Measured:
         return ScoreTable(case, metric, label, value, status, {}, len(self.pairs), {}).where(~np.isnan(value))
 
 
-def _score_columns(given: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.str_], Real]:
+def _score_columns(given: Sequence[Any]) -> tuple[Ints, npt.NDArray[np.str_], Floats]:
     """Returns report, label and value columns of a metric."""
     if not any(isinstance(value, Mapping) for value in given):
         return np.arange(len(given)), np.full(len(given), "report"), np.array(given, np.float64)
@@ -278,14 +277,14 @@ def _score_columns(given: Sequence[Any]) -> tuple[npt.NDArray[np.int64], npt.NDA
     )
 
 
-def _sum_cases(added: Real, cases: npt.NDArray[np.int64], number: int) -> Real:
+def _sum_cases(added: Floats, cases: Ints, number: int) -> Floats:
     sums = np.zeros((number, added.shape[1]))
     np.add.at(sums, cases, added)
     return sums
 
 
-def _by_report(values: Any, cases: npt.NDArray[np.int64]) -> Real:
-    by_report: Real = np.asarray(values, dtype=np.float64).copy()
+def _by_report(values: Any, cases: Ints) -> Floats:
+    by_report: Floats = np.asarray(values, dtype=np.float64).copy()
     by_report[np.setdiff1d(np.arange(by_report.size), cases)] = math.nan
     return by_report
 

@@ -7,7 +7,7 @@ import re
 from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.text.texts import texts_of
 
 SOURCE = "after SpineBench (SpineMed, arXiv 2510.03160), whose data and rule are not public"
@@ -52,15 +52,7 @@ def spinal_levels(text: str) -> tuple[str, ...]:
     return tuple(level for level in LEVELS if level in levels)
 
 
-_of_levels = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=SOURCE,
-    settings="tokeniser: none, levels by their names",
-)
+_of_levels = partial(answer_share, source=SOURCE, settings="tokeniser: none, levels by their names")
 
 
 def _both_levels(pair: AnsweredQuestion) -> tuple[tuple[str, ...], tuple[str, ...]] | None:

@@ -10,13 +10,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, TypeVar
 
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.nlp import ENGLISH, TOKENISER_OF, TOKENISERS, letters, stemmed_words, words
-from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.text.gram_counts import Words
 from medimg_eval.metrics.text.profiles import cleaned
 
@@ -31,8 +29,6 @@ Value = TypeVar("Value")
 _OF_LETTERS = (words, stemmed_words)
 _FOR_ENGLISH = re.compile(r"rouge_\w+_stem\b|meteor_wordnet\b|(?:sentence_)?bleu_(?P<blanks>13a|intl)")
 
-overlap_metric = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
-
 
 def texts_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
     """Returns raw answer, "" for none, and right texts.
@@ -45,11 +41,7 @@ def texts_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
 
 
 def cleaned_of(pair: AnsweredQuestion) -> tuple[str, tuple[str, ...]] | None:
-    """Returns `texts_of` cleaned as the pair states, for word metrics.
-
-    Raises:
-        UsageError: there is no cleaner of the pair's name.
-    """
+    """Returns `texts_of` cleaned as the pair states; UsageError for an unknown cleaner."""
     texts = texts_of(pair)
     if texts is None or not pair.clean:
         return texts

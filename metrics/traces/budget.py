@@ -11,24 +11,19 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion, split_thought
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import answer_share, error_metric, error_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.vqa import accuracy_or_exact_match
-
-Floats = npt.NDArray[np.float64]
 
 REPORTED = "as the server or wrapper reported it"
 
-_spent = partial(metric, kind="answer", higher_is_better=False, best=0.0, worst=math.nan, optional=True)
+_spent = partial(error_metric, kind="answer", worst=math.nan, optional=True)
 _ended = partial(_spent, worst=1.0, value_kind="proportion", source="finish reason `length`, as servers report it")
 _within = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
+    answer_share,
     value_kind="proportion",
     source="share right among all within a budget, as in budget curves of s1 (arXiv 2501.19393)",
 )
@@ -40,10 +35,7 @@ def turns_of(pair: AnsweredQuestion) -> Sequence[Mapping[str, Any]]:
 
 
 def spent(pair: AnsweredQuestion, name: str) -> float:
-    """Returns total use of a kind, such as `output`.
-
-    NaN where one reply did not report it.
-    """
+    """Returns total use of a kind, such as `output`; NaN where a reply lacks it."""
     values = [turn.get("usage", {}).get(name) for turn in turns_of(pair)]
     return float(sum(values)) if values and None not in values else math.nan
 
@@ -158,7 +150,7 @@ def _per_right(sums: Floats) -> Floats:
     return ratios
 
 
-_ratio = partial(summary, higher_is_better=False, best=0.0, source="ratio of sums over all cases")
+_ratio = partial(error_summary, source="ratio of sums over all cases")
 
 
 @_ratio(

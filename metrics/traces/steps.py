@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import answer_share, neutral_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.traces.budget import turns_of
 
-Floats = npt.NDArray[np.float64]
 Call = Mapping[str, Any]
 
 GTA = "GTA (Wang et al. 2024, github.com/open-compass/GTA), which MedCTA takes over"
@@ -33,10 +33,8 @@ TOOL_CLASSES = {
 """Classes of GTA's tools; MedCTA has the first two of perception, and the third, GoogleSearch and Calculator."""
 
 _EPSILON = 1e-5  # that GTA adds to denominators
-_step = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, optional=True, source=GTA)
-_count = partial(
-    metric, kind="answer", higher_is_better=None, best=math.nan, worst=math.nan, optional=True, value_kind="count"
-)
+_step = partial(answer_share, optional=True, source=GTA)
+_count = partial(neutral_metric, kind="answer", optional=True, value_kind="count")
 
 
 def expected_call(message: Mapping[str, Any]) -> Call | None:
@@ -155,13 +153,7 @@ def _make_counts(name: str) -> Callable[[ScoreTable], Floats]:
     return pieces
 
 
-_class_f1 = partial(
-    summary,
-    needs=("class_calls_found", "class_calls_made", "class_calls_due"),
-    higher_is_better=True,
-    best=1.0,
-    source=GTA,
-)
+_class_f1 = partial(share_summary, needs=("class_calls_found", "class_calls_made", "class_calls_due"), source=GTA)
 
 
 def _f1_scores(sums: Floats) -> Floats:

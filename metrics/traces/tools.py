@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Any
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import answer_share, error_metric, neutral_metric
 from medimg_eval.metrics.traces.budget import turns_of
 from medimg_eval.metrics.vqa import accuracy_or_exact_match
 
@@ -28,9 +28,9 @@ UNREADABLE = frozenset({"parsing", "unknown_tool", "arguments", "withdrawn"})
 STOPPED_WELL = frozenset({"answer"})
 
 _OURS = "own definition; multiset of calls, as in docs/evaluate/agents.md"
-_better = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, optional=True)
-_worse = partial(metric, kind="answer", higher_is_better=False, best=0.0, worst=1.0, optional=True)
-_number = partial(metric, kind="answer", higher_is_better=None, best=math.nan, worst=math.nan, optional=True)
+_better = partial(answer_share, optional=True)
+_worse = partial(error_metric, kind="answer", worst=1.0, optional=True)
+_number = partial(neutral_metric, kind="answer", optional=True)
 
 
 def shared_calls(predicted: Sequence[str], reference: Sequence[str]) -> int:

@@ -7,9 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Bools, Floats
 from medimg_eval.metrics.proportions import quotient
-
-Floats = npt.NDArray[np.float64]
 
 MEASURES = ("auroc", "aupr_unknown", "aupr_known", "fpr95", "detection_error")
 
@@ -59,11 +58,8 @@ def detect_unknown(known: npt.ArrayLike, unknown: npt.ArrayLike) -> Detection:
     return Detection(*(float(value) for value in values[0]))
 
 
-def detection_values(scores: Floats, unknown: npt.NDArray[np.bool_], times: Floats) -> Floats:
-    """Returns `MEASURES` of weighted inputs: (resample, input) -> (resample, measure).
-
-    NaN where a resample lacks known or unknown inputs.
-    """
+def detection_values(scores: Floats, unknown: Bools, times: Floats) -> Floats:
+    """Returns weighted `MEASURES`: (resample, input) -> (resample, measure); NaN without both kinds."""
     order = np.argsort(-scores, kind="stable")
     last = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))
     weights = times[:, order]

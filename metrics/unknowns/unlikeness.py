@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.arrays import Floats
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-Floats = npt.NDArray[np.float64]
 
 _RIDGE = 1e-6
 """Of the mean variance: added to a covariance, so that it has an inverse."""
@@ -58,9 +59,7 @@ def joint_energy(probabilities: npt.ArrayLike) -> Floats:
 
 
 def mahalanobis(features: npt.ArrayLike, reference: npt.ArrayLike, classes: Sequence[Hashable] | None = None) -> Floats:
-    """Returns squared Mahalanobis distance to the nearest known class.
-
-    (case, feature) -> (case,).
+    """Returns squared Mahalanobis distance to the nearest known class: (case, feature) -> (case,).
 
     One covariance is shared by all classes, with a millionth of its mean variance added to the diagonal.
 

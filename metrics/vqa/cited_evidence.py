@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.vqa.correctness import accuracy_or_exact_match
 from medimg_eval.metrics.vqa.time_grounding import Span, read_spans
 from medimg_eval.metrics.workflow import temporal_iou, union_iou
@@ -18,7 +18,7 @@ from medimg_eval.metrics.workflow import temporal_iou, union_iou
 _CITED = re.compile(r"evidence", re.IGNORECASE)
 """What stands before the spans that an answer cites; in an answer without it all spans are."""
 
-_answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source="this package")
+_answers = partial(answer_share, source="this package")
 
 
 def cited_spans(text: str) -> list[Span]:
@@ -34,10 +34,7 @@ def cited_spans(text: str) -> list[Span]:
 
 
 def true_evidence(pair: AnsweredQuestion) -> list[Span]:
-    """Returns right spans of a question's `evidence`.
-
-    Pairs of seconds, such in JSON, or texts.
-    """
+    """Returns right spans of a question's `evidence`: pairs of seconds, JSON or texts."""
     stated: Any = pair.more.get("evidence") or ()
     if isinstance(stated, str):
         try:
@@ -53,10 +50,7 @@ def true_evidence(pair: AnsweredQuestion) -> list[Span]:
 
 
 def looked_at(steps: Sequence[Mapping[str, Any]]) -> list[Span]:
-    """Returns stretches shown by calls, in seconds, without failures.
-
-    Calls with `start` and `end`.
-    """
+    """Returns stretches (seconds) shown by successful calls with `start` and `end`."""
     calls = [step for step in steps if step.get("kind") == "tool" and not step.get("error")]
     arguments = [step.get("arguments", {}) for step in calls]
     return [

@@ -8,7 +8,8 @@ import numpy as np
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.declarations import error_metric, error_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.vqa.grounding import in_box
 from medimg_eval.metrics.vqa.question_sets import Answers, sets_of
 
@@ -24,15 +25,7 @@ GROWN, EDGE, TOOLBAR = 1.5, 0.05, 0.12
 """How much a target grows for a near miss; share of the width that is an edge, and of the height that is a toolbar."""
 
 
-@metric(
-    kind="answer",
-    title="Click failure",
-    source=SOURCE,
-    higher_is_better=False,
-    best=0.0,
-    worst=1.0,
-    intermediate=True,
-)
+@error_metric(kind="answer", title="Click failure", source=SOURCE, worst=1.0, intermediate=True)
 def click_failure(pair: AnsweredQuestion) -> float:
     """The kind of failure of a click, as a number: 0 of a hit, else the place in MedSPOT's list, from 1.
 
@@ -55,13 +48,7 @@ def click_failure(pair: AnsweredQuestion) -> float:
 
 
 def kind_of_miss(point: tuple[float, float], box: tuple[float, ...], size: tuple[float, float]) -> str:
-    """The kind of failure of a point that missed.
-
-    Args:
-        point: x, y in pixels.
-        box: the target, x1, y1, x2, y2 in pixels.
-        size: width and height of the image in pixels.
-    """
+    """The kind of failure of a point that missed a box x1, y1, x2, y2, in pixels."""
     (x, y), (left, top, right, bottom), (width, height) = point, map(float, box), map(float, size)
     if (right - left) / width * (bottom - top) / height < SMALL:
         return "small_target"
@@ -78,12 +65,10 @@ def _refuse_unknown(kind: str) -> None:
     UsageError.refuse_invalid("kind of failure of a click", FAILURES, kind)
 
 
-@summary(
+@error_summary(
     needs=("click_failure",),
     title="First failure",
     source=SOURCE,
-    higher_is_better=False,
-    best=0.0,
     parameter="kind of failure",
     parameter_is_text=True,
     check=_refuse_unknown,

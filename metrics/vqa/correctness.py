@@ -16,16 +16,15 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.metrics.agreement import aligned
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import answer_share, share_summary
 from medimg_eval.metrics.nlp import normalised, words
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.text import overlap, texts_of
 from medimg_eval.metrics.vqa.grounding import in_box, in_limits, limits_of, relative_accuracy
-
-Floats = npt.NDArray[np.float64]
 
 RAJPURKAR = "Rajpurkar et al. 2016 (SQuAD)"
 LLAVA_MED = "LLaVA-Med, its evaluate_metrics.py"
@@ -44,11 +43,10 @@ _DIGITS = {"none": "0"} | {word: str(number) for number, word in enumerate(_COUN
 _REMOVED = ';/[]"{}()=+\\_-><@`,?!'
 """Punctuation of the evaluation of VQA v2, which LLaVA-Med took over."""
 
-_answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
 _not_given = partial(metric, kind="answer", higher_is_better=False, best=0, worst=1, value_kind="proportion")
 
 
-@_answers(title="Accuracy", source="the share of right answers", value_kind="proportion")
+@answer_share(title="Accuracy", source="the share of right answers", value_kind="proportion")
 def accuracy(pair: AnsweredQuestion) -> float:
     """Whether the answer is right.
 
@@ -67,7 +65,7 @@ def accuracy(pair: AnsweredQuestion) -> float:
     return math.nan
 
 
-@_answers(title="Accuracy", source="the share of right answers, open ones by exact match", value_kind="proportion")
+@answer_share(title="Accuracy", source="the share of right answers, open ones by exact match", value_kind="proportion")
 def accuracy_or_exact_match(pair: AnsweredQuestion) -> float:
     """Whether the answer is right, where an open one is right if it is the same text.
 
@@ -79,7 +77,7 @@ def accuracy_or_exact_match(pair: AnsweredQuestion) -> float:
     return max(exact_match(pair), pair.credit)  # a published rule may count more than the same text as right
 
 
-@_answers(title="Free-form score", source="DeepTumorVQA, its evaluation of free-form answers")
+@answer_share(title="Free-form score", source="DeepTumorVQA, its evaluation of free-form answers")
 def free_form_score(pair: AnsweredQuestion) -> float:
     """How right an answer is: a number by its relative accuracy, a text by exact match, any other by accuracy.
 
@@ -90,7 +88,9 @@ def free_form_score(pair: AnsweredQuestion) -> float:
     return accuracy_or_exact_match(pair)
 
 
-@_answers(title="Accuracy of answered", source="ChestAgentBench; KorMedMCQA-V", worst=math.nan, value_kind="proportion")
+@answer_share(
+    title="Accuracy of answered", source="ChestAgentBench; KorMedMCQA-V", worst=math.nan, value_kind="proportion"
+)
 def accuracy_of_answered(pair: AnsweredQuestion) -> float:
     """Whether the answer is right, of questions that were answered.
 
@@ -118,7 +118,7 @@ def refused(pair: AnsweredQuestion) -> float:
     return float(pair.status == "refused")
 
 
-@_answers(title="Exact match", source=RAJPURKAR, value_kind="proportion")
+@answer_share(title="Exact match", source=RAJPURKAR, value_kind="proportion")
 def exact_match(pair: AnsweredQuestion) -> float:
     """Whether an open answer is the same text as a right one, but for case, articles and punctuation.
 
@@ -128,7 +128,7 @@ def exact_match(pair: AnsweredQuestion) -> float:
     return math.nan if texts is None else float(normalised(texts[0]) in map(normalised, texts[1]))
 
 
-@_answers(title="Token F1", source=RAJPURKAR)
+@answer_share(title="Token F1", source=RAJPURKAR)
 def token_f1(pair: AnsweredQuestion) -> float:
     """The F1 of the words that an open answer and the right text share, but for case, articles and punctuation.
 
@@ -137,7 +137,7 @@ def token_f1(pair: AnsweredQuestion) -> float:
     return _best_value(pair, lambda said, due: 2 * overlap(said, due) / (len(said) + len(due)))
 
 
-@_answers(title="Token recall", source=MULTIMEDEVAL)
+@answer_share(title="Token recall", source=MULTIMEDEVAL)
 def token_recall(pair: AnsweredQuestion) -> float:
     """The share of the right text's words that an open answer has.
 
@@ -147,7 +147,7 @@ def token_recall(pair: AnsweredQuestion) -> float:
     return _best_value(pair, lambda said, due: len(set(said) & set(due)) / len(set(due)))
 
 
-@_answers(
+@answer_share(
     title="Open accuracy", source=MULTIMEDEVAL, parameter="least recall", parameter_most=1.0, value_kind="proportion"
 )
 def open_accuracy(pair: AnsweredQuestion, least: float) -> float:
@@ -159,7 +159,7 @@ def open_accuracy(pair: AnsweredQuestion, least: float) -> float:
     return math.nan if math.isnan(recall) else float(recall >= least)
 
 
-@_answers(title="Recall (LLaVA-Med)", source=LLAVA_MED)
+@answer_share(title="Recall (LLaVA-Med)", source=LLAVA_MED)
 def llava_med_recall(pair: AnsweredQuestion) -> float:
     """The recall of an open answer as LLaVA-Med counts it: hits by how often the answer says the word.
 
@@ -175,7 +175,7 @@ def llava_med_recall(pair: AnsweredQuestion) -> float:
     return max(_recall_by_repetition(predicted_counts, Counter(_llava_med_words(right))) for right in texts[1])
 
 
-@_answers(title="Contains", source=MMMU, value_kind="proportion")
+@answer_share(title="Contains", source=MMMU, value_kind="proportion")
 def answer_contains_reference(pair: AnsweredQuestion) -> float:
     """Whether an open answer contains a right one: the text, or for numbers an equal number to two decimals.
 
@@ -308,7 +308,7 @@ _YES, _NO = float(crc32(b"yes")), float(crc32(b"no"))
 
 CLASSES = ("predicted_class", "reference_class")
 
-_of_classes = partial(summary, needs=CLASSES, higher_is_better=True, best=1.0)
+_of_classes = partial(share_summary, needs=CLASSES)
 
 
 @_of_classes(title="Sensitivity", source="DeepTumorVQA; sensitivity of yes/no answers")

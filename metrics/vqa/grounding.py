@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import answer_share, share_summary
 from medimg_eval.metrics.detection import box_ious
 from medimg_eval.metrics.nlp import normalised
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable, metric
 from medimg_eval.metrics.segmentation import ratio
 
 MEDSG = "MedSG-Bench"
@@ -27,10 +28,8 @@ LMOD = "Qin et al. 2024 (LMOD)"
 _TOLERANCE = 1e-9
 """How far a relative error may exceed its bound by rounding alone: |95 - 100| / 100 is within 5 %."""
 
-_answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
 
-
-@_answers(title="Box IoU", source=MEDSG)
+@answer_share(title="Box IoU", source=MEDSG)
 def box_iou(pair: AnsweredQuestion) -> float:
     """The intersection over union of the answered and the right box.
 
@@ -44,7 +43,7 @@ def box_iou(pair: AnsweredQuestion) -> float:
     return 0.0 if given_box is None else float(box_ious(given_box[None], np.array(right, float)).max())
 
 
-@_answers(title="IoU", source=MEDSG, parameter="least IoU", parameter_most=1.0, value_kind="proportion")
+@answer_share(title="IoU", source=MEDSG, parameter="least IoU", parameter_most=1.0, value_kind="proportion")
 def iou_at(pair: AnsweredQuestion, least: float) -> float:
     """Whether the answered box has at least so large an intersection over union with the right one.
 
@@ -54,7 +53,7 @@ def iou_at(pair: AnsweredQuestion, least: float) -> float:
     return math.nan if math.isnan(iou) else float(iou >= least)
 
 
-@_answers(title="Box IoU (3-D)", source="3DReasonKnee")
+@answer_share(title="Box IoU (3-D)", source="3DReasonKnee")
 def box3d_iou(pair: AnsweredQuestion) -> float:
     """The mean over the right boxes in 3-D of the intersection over union with the answered box of the same name.
 
@@ -85,7 +84,7 @@ def iou_3d(answer: Any, right: Any) -> float:
     return 0.0 if numbers is None else float(box_ious(numbers[None], np.array([right], float))[0, 0])
 
 
-@_answers(
+@answer_share(
     title="Point in box",
     source=MEDSPOT,
     parameter="side of a patch in pixels",
@@ -110,7 +109,7 @@ def in_box(pair: AnsweredQuestion, patch: float) -> float:
     return float(bool(np.all(point >= box[:2] - patch / 2) and np.all(point <= box[2:] + patch / 2)))
 
 
-@_answers(title="Relative accuracy", source=DEEP_TUMOR)
+@answer_share(title="Relative accuracy", source=DEEP_TUMOR)
 def relative_accuracy(pair: AnsweredQuestion) -> float:
     """One less the relative error of the answered number, |answer - right| / |right|, and at least 0.
 
@@ -120,7 +119,7 @@ def relative_accuracy(pair: AnsweredQuestion) -> float:
     return error if math.isnan(error) else max(0.0, 1 - error)
 
 
-@_answers(title="Within %", source=DEEP_TUMOR, parameter="tolerance in %", value_kind="proportion")
+@answer_share(title="Within %", source=DEEP_TUMOR, parameter="tolerance in %", value_kind="proportion")
 def accuracy_within_percent(pair: AnsweredQuestion, percent: float) -> float:
     """Whether the relative error of the answered number is at most so many per cent.
 
@@ -130,7 +129,7 @@ def accuracy_within_percent(pair: AnsweredQuestion, percent: float) -> float:
     return error if math.isnan(error) else float(error <= percent / 100 + _TOLERANCE)
 
 
-@_answers(title="In range", source="CXReasonBench", value_kind="proportion")
+@answer_share(title="In range", source="CXReasonBench", value_kind="proportion")
 def accuracy_in_range(pair: AnsweredQuestion) -> float:
     """Whether the answered number lies between the limits `low` and `high` that the answer key gives, both included.
 
@@ -164,7 +163,7 @@ def _relative_error(pair: AnsweredQuestion) -> float:
     return 0.0 if number == right else abs(number - right) / abs(right)
 
 
-@_answers(title="Grades", source="3DReasonKnee; rule of its scoring not published")
+@answer_share(title="Grades", source="3DReasonKnee; rule of its scoring not published")
 def grade_accuracy(pair: AnsweredQuestion) -> float:
     """The share of the named grades that were answered right.
 
@@ -181,7 +180,7 @@ def grade_accuracy(pair: AnsweredQuestion) -> float:
     return ratio(sum(name in given_grades and given_grades[name] == grade for name, grade in right.items()), len(right))
 
 
-@_answers(
+@answer_share(
     title="Grade",
     source="Med-RewardBench: one winner for each dimension",
     parameter="which",
@@ -199,7 +198,7 @@ def grade(pair: AnsweredQuestion, name: str) -> float:
     return float(isinstance(grades, Mapping) and grades.get(name) == pair.value[name])
 
 
-@_answers(title="Hallucination resistance", source=LMOD, worst=math.nan, value_kind="bounded")
+@answer_share(title="Hallucination resistance", source=LMOD, worst=math.nan, value_kind="bounded")
 def region_precision_ids(pair: AnsweredQuestion) -> float:
     """The share of the regions that an answer names which the picture has: 1 - invented ids / named ids.
 
@@ -243,7 +242,7 @@ def regions_reference(pair: AnsweredQuestion) -> float:
     return float(len(_region_types(pair.value))) if pair.kind == "regions" else math.nan
 
 
-_of_regions = partial(summary, higher_is_better=True, best=1.0, source=LMOD)
+_of_regions = partial(share_summary, source=LMOD)
 
 
 @_of_regions(needs=("regions_right", "regions_named"), title="Precision")

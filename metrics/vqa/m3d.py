@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.vqa.grounding import read_numbers
 
 M3D = "BAAI-DCAI/M3D, its Bench"
 EPSILON = 1e-6
 
-_answers = partial(metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0)
 
-
-@_answers(title="Letter said", source=M3D, value_kind="proportion")
+@answer_share(title="Letter said", source=M3D, value_kind="proportion")
 def m3d_letter_said(pair: AnsweredQuestion) -> float:
     """Whether the right letter with a full stop stands anywhere in an answer, as M3D-Bench and 3D-RAD count.
 
@@ -28,7 +25,7 @@ def m3d_letter_said(pair: AnsweredQuestion) -> float:
     return float(f"{pair.value}." in pair.output) if pair.kind == "choice" else math.nan
 
 
-@_answers(title="Hull overlap", source=M3D)
+@answer_share(title="Hull overlap", source=M3D)
 def m3d_hull_overlap(pair: AnsweredQuestion) -> float:
     """The intersection of two boxes in 3-D over the smallest box around both, which M3D-Bench calls IoU.
 

@@ -22,11 +22,10 @@ import numpy.typing as npt
 from medimg_eval.errors import UsageError, nearest
 from medimg_eval.metrics.agreement import cohen_kappa
 from medimg_eval.metrics.answers import UNREAD
-from medimg_eval.metrics.registry import ScoreTable, summary
+from medimg_eval.metrics.arrays import Floats, Ints
+from medimg_eval.metrics.declarations import error_summary, share_summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.vqa.correctness import NONE_GIVEN
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
 
 SET, MEMBER = "set", "member"
 
@@ -55,10 +54,7 @@ class Sets(NamedTuple):
 
 
 class Answers:
-    """Rows of one metric in place, without expanding attributes.
-
-    `ScoreTable.where` would spell out every attribute each time.
-    """
+    """Rows of one metric in place, without expanding attributes as `ScoreTable.where` does."""
 
     def __init__(self, rows: ScoreTable, metric: str = "accuracy", *, known: bool = True) -> None:
         """Selects a metric's rows; `known` only those with values."""
@@ -85,12 +81,7 @@ class Answers:
 def sets_of(answers: Answers) -> Sets:
     """Groups rows into sets, repeated as the bootstrap drew.
 
-    Rows without a set are left out.
-
-    So are sets of which a record cannot be understood.
-
-    Args:
-        answers: A row for each case.
+    Rows without a set are left out, and sets of which a record cannot be understood.
 
     Raises:
         UsageError: The rows have sets but no `member` that tells a set that was drawn twice from a larger one.
@@ -155,7 +146,7 @@ def _known_mean(values: Floats | Sequence[float]) -> float:
     return float(np.mean(values)) if len(values) else math.nan
 
 
-_of_accuracy = partial(summary, needs=("accuracy",), higher_is_better=True, best=1.0)
+_of_accuracy = partial(share_summary, needs=("accuracy",))
 _of_chosen = partial(_of_accuracy, parameter_is_text=True)
 
 
@@ -313,7 +304,7 @@ def weighted_prefix_score(rows: ScoreTable) -> float:
     return _known_mean(np.add.reduceat(reached * _STEP_WEIGHT**positions, sets.starts))
 
 
-@summary(needs=("predicted_position",), title="Confusion", higher_is_better=False, best=0.0, source="MediConfusion")
+@error_summary(needs=("predicted_position",), title="Confusion", source="MediConfusion")
 def confusion(rows: ScoreTable) -> float:
     """The share of sets whose questions were all answered with the same letter, of those that were answered in full.
 
@@ -323,9 +314,7 @@ def confusion(rows: ScoreTable) -> float:
     return _share_alike(Answers(rows, "predicted_position", known=False))
 
 
-@summary(
-    needs=("predicted_class",), title="Consistency", higher_is_better=True, best=1.0, source="share of equal answers"
-)
+@share_summary(needs=("predicted_class",), title="Consistency", source="share of equal answers")
 def consistency(rows: ScoreTable) -> float:
     """The share of sets whose questions were all answered the same, of those that were answered in full.
 
@@ -335,9 +324,7 @@ def consistency(rows: ScoreTable) -> float:
     return _share_alike(Answers(rows, "predicted_class", known=False))
 
 
-@summary(
-    needs=("stance",), title="Consistency of stance", higher_is_better=True, best=1.0, source="Kaur et al. 2024, UPHILL"
-)
+@share_summary(needs=("stance",), title="Consistency of stance", source="Kaur et al. 2024, UPHILL")
 def stance_consistency(rows: ScoreTable) -> float:
     """The share of claims to all of whose questions the answers take the same stance, however the claim is put.
 
@@ -356,11 +343,9 @@ def _share_alike(answers: Answers) -> float:
     return _known_mean((low == high)[full].astype(float))
 
 
-@summary(
+@share_summary(
     needs=("predicted_position",),
     title="Kappa",
-    higher_is_better=True,
-    best=1.0,
     source="Cohen 1960; WorldMedQA-V",
     parameter="attribute",
     parameter_is_text=True,

@@ -10,19 +10,11 @@ from functools import partial
 from typing import Any
 
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.nlp import words
-from medimg_eval.metrics.registry import metric
 from medimg_eval.metrics.vqa.grounding import grade_accuracy, iou_3d
 
-_answers = partial(
-    metric,
-    kind="answer",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source="this package; 3DReasonKnee publishes no scorer",
-    parameter_most=1.0,
-)
+_answers = partial(answer_share, source="this package; 3DReasonKnee publishes no scorer", parameter_most=1.0)
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 _NUMBER = re.compile(r"^\s*(?:step\s*)?\d+\s*[.):]\s*|^\s*[-*]\s+", re.IGNORECASE)

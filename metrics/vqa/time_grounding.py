@@ -7,7 +7,7 @@ import re
 from functools import partial
 
 from medimg_eval.metrics.answers import AnsweredQuestion, texts_among
-from medimg_eval.metrics.registry import metric
+from medimg_eval.metrics.declarations import answer_share
 from medimg_eval.metrics.workflow import read_seconds, temporal_iou
 
 Span = tuple[float, float]
@@ -15,17 +15,13 @@ Span = tuple[float, float]
 _SECONDS = r"((?:\d+:)?\d+:\d+(?:\.\d+)?|\d+(?:\.\d+)?)\s*(?:s|secs?|seconds?)?"
 _SPAN = re.compile(rf"(?<![\d.:]){_SECONDS}\s*(?:-|–|—|,|to|and|until)\s*{_SECONDS}(?!\d|[.:]\d|\s*%)", re.IGNORECASE)
 
-_answers = partial(
-    metric, kind="answer", higher_is_better=True, best=1.0, worst=0.0, source="temporal grounding, as usual"
-)
+_answers = partial(answer_share, source="temporal grounding, as usual")
 
 
 def read_spans(text: str) -> list[Span]:
-    """Time spans of a text in seconds: `12.5-20 s`, `00:12 to 01:30`.
+    """Time spans of a text in seconds: `12.5-20 s`, `00:12 to 01:30`, `[3, 9]`.
 
-    Spans are in the text's order; `[3, 9]` is one, too.
-
-    Spans of percentages are none. A reversed span is turned round.
+    Spans are in the text's order, reversed ones turned round; those of percentages are none.
     """
     pairs = [(read_seconds(start), read_seconds(end)) for start, end in _SPAN.findall(text)]
     return [(min(pair), max(pair)) for pair in pairs if not any(map(math.isnan, pair))]

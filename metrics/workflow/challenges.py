@@ -7,20 +7,16 @@ from functools import partial
 
 import numpy as np
 
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
-from medimg_eval.metrics.workflow.metrics import ALL, KIND, PRESENCE, THRESHOLD, Floats, FramePair, PresencePair
+from medimg_eval.metrics.arrays import Floats
+from medimg_eval.metrics.declarations import share_metric, share_summary
+from medimg_eval.metrics.registry import ScoreTable
+from medimg_eval.metrics.workflow.metrics import ALL, KIND, PRESENCE, THRESHOLD, FramePair, PresencePair
 from medimg_eval.metrics.workflow.published import macro_presence_f1, pitvis_steps, weighted_presence_f1
 
 SAR_RARP_PERCENT = 10
 """IoU from which SAR-RARP50 takes a segment for right."""
 
-_pitvis = partial(
-    metric,
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source="Das et al. 2025, PitVis-2023, and its evaluation",
-)
+_pitvis = partial(share_metric, source="Das et al. 2025, PitVis-2023, and its evaluation")
 
 
 @_pitvis(kind=KIND, title="PitVis steps")
@@ -65,10 +61,8 @@ def _action_pieces(rows: ScoreTable) -> Floats:
     return pieces
 
 
-@summary(
+@share_summary(
     title="SAR-RARP50 actions",
-    higher_is_better=True,
-    best=1.0,
     source="Psychogyios et al. 2023, SAR-RARP50, and its evaluation",
     needs=("video_accuracy", "segment_counts"),
     pieces=_action_pieces,

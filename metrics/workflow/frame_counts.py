@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from medimg_eval.errors import UsageError, nearest
-
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+from medimg_eval.metrics.arrays import Floats, Ints
+from medimg_eval.metrics.proportions import quotient
 
 Measure = Literal["accuracy", "precision", "recall", "f1", "jaccard"]
 Pooling = Literal["video", "phase", "pooled"]
@@ -169,10 +168,7 @@ _SWITCHES = {
 
 
 def class_values(counts: Counts, measure: Measure, rule: FrameRule) -> Floats:
-    """Values by class, float64, (..., class), 0 to 1; omitted NaN.
-
-    Relaxed counts can exceed 1, and are clipped, as the authors do.
-    """
+    """Values by class, float64, (..., class), omitted NaN; relaxed ones are clipped to 1."""
     hits, union, predicted, true = counts[:4]
     published = rule.boundary == "relaxed_published"
     top, bottom = {
@@ -193,16 +189,13 @@ def class_values(counts: Counts, measure: Measure, rule: FrameRule) -> Floats:
 def mean_known(values: Floats, axis: int = -1) -> Floats:
     """The mean of what is not NaN; NaN where nothing is known."""
     is_known = ~np.isnan(values)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mean: Floats = np.where(is_known, values, 0.0).sum(axis) / is_known.sum(axis)
-    return mean
+    return quotient(np.where(is_known, values, 0.0).sum(axis), is_known.sum(axis))
 
 
 def frame_value(counts: Counts, measure: Measure, rule: FrameRule) -> Floats:
     """Value over all classes, (...,), of one or pooled videos."""
     if measure == "accuracy":
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return counts.right / counts.total
+        return quotient(counts.right, counts.total)
     if measure == "f1" and rule.harmonic:
         precision, recall = class_values(counts, "precision", rule), class_values(counts, "recall", rule)
         return harmonic_mean(mean_known(precision), mean_known(recall))

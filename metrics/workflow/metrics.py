@@ -13,10 +13,12 @@ from functools import cached_property, partial
 from typing import Any, cast, get_args
 
 import numpy as np
-import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
-from medimg_eval.metrics.registry import ScoreTable, Weighed, metric, summary
+from medimg_eval.metrics.arrays import Bools, Floats, Ints
+from medimg_eval.metrics.declarations import evidence_metric, share_metric, share_summary
+from medimg_eval.metrics.proportions import quotient
+from medimg_eval.metrics.registry import ScoreTable, Weighed, summary
 from medimg_eval.metrics.workflow.frame_counts import (
     PHASES_OF_CHOLEC80,
     Counts,
@@ -38,8 +40,6 @@ from medimg_eval.metrics.workflow.presence import (
 )
 from medimg_eval.metrics.workflow.segments import SegmentHits, Segments, best_overlaps, edit_score, hits_at, segments_of
 from medimg_eval.metrics.workflow.time_spans import onset_of
-
-Floats = npt.NDArray[np.float64]
 
 KIND, PRESENCE = "frames", "frame_presence"
 """Kinds: one class per frame, and any number of classes per frame."""
@@ -77,8 +77,8 @@ class FramePair:
     """
 
     classes: Sequence[str]
-    truth: npt.NDArray[np.int64]
-    prediction: npt.NDArray[np.int64]
+    truth: Ints
+    prediction: Ints
     background: frozenset[str] = frozenset()
     fps: float = 1.0
 
@@ -94,7 +94,7 @@ class FramePair:
         return segments_of(self.truth, left_out), segments_of(self.prediction, left_out)
 
     @cached_property
-    def _best(self) -> tuple[npt.NDArray[np.int64], Floats]:
+    def _best(self) -> tuple[Ints, Floats]:
         return best_overlaps(*self.segments)
 
     def hits(self, percent: float) -> SegmentHits:
@@ -114,7 +114,7 @@ class PresencePair:
     """
 
     classes: Sequence[str]
-    truth: npt.NDArray[np.bool_]
+    truth: Bools
     scores: Floats
 
     @cached_property
@@ -123,16 +123,8 @@ class PresencePair:
         return frame_average_precision(self.truth, self.scores)
 
 
-_evidence = partial(
-    metric,
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source="this package",
-    intermediate=True,
-    value_kind="unbounded",
-)
-_case = partial(metric, kind=KIND, higher_is_better=True, best=1.0, worst=0.0)
+_evidence = partial(evidence_metric, value_kind="unbounded")
+_case = partial(share_metric, kind=KIND)
 
 
 @_evidence(kind=KIND, title="Frames", name="frame_confusion")
@@ -222,7 +214,7 @@ def segment_counts(pair: FramePair) -> Mapping[str, float]:
     }
 
 
-def _count_table(rows: ScoreTable, rule: FrameRule) -> tuple[Counts, npt.NDArray[np.int64]]:
+def _count_table(rows: ScoreTable, rule: FrameRule) -> tuple[Counts, Ints]:
     """Counts (case, class), and the first row of each case."""
     wanted = {"strict": "frame_confusion", "relaxed": "frame_relaxed"}.get(rule.boundary, "frame_relaxed_published")
     chosen = np.flatnonzero(rows.metric == wanted)
@@ -271,8 +263,7 @@ def _frame_pieces(measure: Measure, rows: ScoreTable, text: str = "") -> Floats:
 
 def _phase_means(sums: Floats) -> Floats:
     half = sums.shape[-1] // 2
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return sums[..., :half] / sums[..., half:]
+    return quotient(sums[..., :half], sums[..., half:])
 
 
 def _frame_total(measure: Measure, sums: Floats, text: str = "") -> Floats:
@@ -285,8 +276,7 @@ def _frame_total(measure: Measure, sums: Floats, text: str = "") -> Floats:
             half = means.shape[-1] // 2
             return harmonic_mean(mean_known(means[..., :half]), mean_known(means[..., half:]))
         return mean_known(means)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return sums[..., 0] / sums[..., 1]
+    return quotient(sums[..., 0], sums[..., 1])
 
 
 _NEEDS = ("frame_confusion", "frame_relaxed", "frame_relaxed_published")
@@ -313,11 +303,9 @@ for _measure, _text in _OF_RUN.items():
 
     _value.__doc__ = f"{_text}. Between 0 and 1."
     _value.__qualname__ = f"frame_{_measure}"
-    summary(
+    share_summary(
         name=f"frame_{_measure}",
         title=f"Frame {_measure.upper() if _measure == 'f1' else _measure}",
-        higher_is_better=True,
-        best=1.0,
         source="Funke et al. 2023, doi 10.48550/arXiv.2305.13961; relaxed: Evaluate.m of SV-RCNet and TMRNet",
         needs=_NEEDS,
         parameter=_SWITCHES,
@@ -365,8 +353,7 @@ def frame_spread(sums: Floats, text: str) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         if rule.pooling == "video":
             mean = sums[..., 0] / sums[..., 1]
-            over_videos: Floats = np.sqrt(np.maximum(sums[..., 2] - sums[..., 1] * mean**2, 0) / (sums[..., 1] - 1))
-            return over_videos
+            return np.sqrt(np.maximum(sums[..., 2] - sums[..., 1] * mean**2, 0) / (sums[..., 1] - 1))
         means = _phase_means(sums)
         if measure == "f1" and rule.harmonic:
             half = means.shape[-1] // 2
@@ -381,10 +368,8 @@ def _segment_pieces(rows: ScoreTable, percent: float) -> Floats:
     return np.stack([np.where(rows.label == f"{field}@{percent:g}", rows.value, 0) for field in ("tp", "fp", "fn")], 1)
 
 
-@summary(
+@share_summary(
     title="Segmental F1, pooled",
-    higher_is_better=True,
-    best=1.0,
     source=MS_TCN,
     needs=("segment_counts",),
     parameter="percent of IoU: 10, 25 or 50",
@@ -392,32 +377,27 @@ def _segment_pieces(rows: ScoreTable, percent: float) -> Floats:
 )
 def segment_f1_pooled(sums: Floats, percent: float) -> Floats:
     """F1 of the segments of all videos together. Between 0 and 1."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return 2 * sums[..., 0] / (2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
+    return quotient(2 * sums[..., 0], 2 * sums[..., 0] + sums[..., 1] + sums[..., 2])
 
 
-@metric(kind=PRESENCE, title="AP", higher_is_better=True, best=1.0, worst=0.0, source=IVT)
+@share_metric(kind=PRESENCE, title="AP", source=IVT)
 def presence_ap(pair: PresencePair) -> Mapping[str, float]:
     """Average precision of a class over the frames of a video; NaN where it never is. Between 0 and 1."""
     return dict(zip(pair.classes, map(float, pair.precisions), strict=True))
 
 
-@metric(kind=PRESENCE, title="F1 of presence", higher_is_better=True, best=1.0, worst=0.0, source="definition")
+@share_metric(kind=PRESENCE, title="F1 of presence", source="definition")
 def presence_f1(pair: PresencePair) -> Mapping[str, float]:
     """F1 of a class over the frames of a video, present from a score of 0.5 on; NaN where it is in neither."""
     is_predicted = pair.scores >= THRESHOLD
     total = pair.truth.sum(0) + is_predicted.sum(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = np.where(total, 2 * (pair.truth & is_predicted).sum(0) / total, np.nan)
+    values = quotient(2 * (pair.truth & is_predicted).sum(0), total)
     return dict(zip(pair.classes, map(float, values), strict=True))
 
 
-@metric(
+@share_metric(
     kind=PRESENCE,
     title="Onset accuracy",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source="BleedOrigin-Bench 2025: the first frame that is called is what counts",
     parameter="frames of the task's grid",
     value_kind="proportion",
@@ -467,10 +447,7 @@ def _label_sums(rows: ScoreTable) -> Floats:
     return held
 
 
-_mean_ap = partial(summary, higher_is_better=True, best=1.0)
-
-
-@_mean_ap(title="mAP of videos", source=IVT, needs=("presence_ap",), pieces=_label_sums)
+@share_summary(title="mAP of videos", source=IVT, needs=("presence_ap",), pieces=_label_sums)
 def presence_map(sums: Floats) -> Floats:
     """Average precision per video and class: the mean over videos that have it, then over classes. Between 0 and 1."""
     return mean_known(_phase_means(sums))
@@ -494,7 +471,7 @@ def _component_sums(rows: ScoreTable, text: str) -> Floats:
     return held
 
 
-@_mean_ap(
+@share_summary(
     title="AP of triplets",
     source=IVT,
     needs=("component_ap",),
@@ -511,10 +488,8 @@ def triplet_ap(sums: Floats, component: str) -> Floats:
     return mean_known(_phase_means(sums))
 
 
-@summary(
+@share_summary(
     title="mAP, pooled",
-    higher_is_better=True,
-    best=1.0,
     source="Murali et al. 2023, Endoscapes, doi 10.48550/arXiv.2312.12429: frames of all videos together",
     needs=("presence_score",),
     at_once=True,

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-Floats = npt.NDArray[np.float64]
+from medimg_eval.metrics.arrays import Array, Floats
 
 COMPONENTS = ("ivt", "i", "v", "t", "iv", "it")
 """Triplets, and what they consist of: instrument, verb, target, and pairs of them."""
 
 
 def frame_average_precision(truth: npt.ArrayLike, scores: npt.ArrayLike) -> Floats:
-    """Average precision by class over a video's frames, float64, (class,).
-
-    0 to 1; NaN where it never is.
+    """Average precision by class over a video's frames, float64, (class,); NaN if never there.
 
     Sum over distinct scores of the rise of recall times precision, without interpolation; tied scores are one step.
 
@@ -95,7 +92,7 @@ def component_groups(triplets: Sequence[str], component: str) -> dict[str, list[
     return groups
 
 
-def component_columns(values: npt.ArrayLike, groups: Mapping[str, Sequence[int]]) -> npt.NDArray[Any]:
+def component_columns(values: npt.ArrayLike, groups: Mapping[str, Sequence[int]]) -> Array:
     """The largest value of each group of columns, (frame, group), of (frame, triplet)."""
     array = np.asarray(values)
     order = [index for group in groups.values() for index in group]

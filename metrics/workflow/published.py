@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.metrics.proportions import quotient
 from medimg_eval.metrics.workflow.segments import edit_score, segments_of
 
 PITVIS_LEFT_OUT = (-1, 11, 13)
@@ -18,12 +19,10 @@ PITVIS_INSTRUMENTS = 19
 
 
 def pitvis_steps(truth: npt.ArrayLike, prediction: npt.ArrayLike, left_out: Sequence[int] = PITVIS_LEFT_OUT) -> float:
-    """PitVis' step score: mean of macro-F1 and edit score.
-
-    It is of one video, 0 to 1; NaN without a judged frame.
+    """PitVis' step score of a video: mean of macro-F1 and edit score, 0 to 1.
 
     Frames whose truth is left out are dropped, which joins what lay beside them; classes are those of truth or
-    prediction in what stays.
+    prediction in what stays. NaN without a judged frame.
     """
     true, predicted = np.asarray(truth), np.asarray(prediction)
     is_judged = ~np.isin(true, left_out)
@@ -71,8 +70,7 @@ def weighted_presence_f1(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, pub
     if published:
         true, predicted = (side[:, np.argsort(~side.any(0), kind="stable")] for side in (true, predicted))
     both, support = (true & predicted).sum(0), true.sum(0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        f1 = np.where(support + predicted.sum(0) > 0, 2 * both / (support + predicted.sum(0)), 1.0)
+    f1 = quotient(2 * both, support + predicted.sum(0), 1.0)
     return float((f1 * support).sum() / support.sum()) if support.any() else math.nan
 
 
@@ -95,18 +93,12 @@ def macro_presence_f1(
 
 
 def sar_rarp_score(first: float, second: float) -> float:
-    """SAR-RARP50's score: root of the product of two means.
-
-    The means are such as accuracy and F1@10.
-    """
+    """SAR-RARP50's score: root of the product of means such as accuracy and F1@10."""
     return math.sqrt(first * second)
 
 
 def skill_correlation(truth: npt.ArrayLike, prediction: npt.ArrayLike) -> float:
-    """Spearman's rho of a fold, -1 to 1; constant 0, small NaN.
-
-    NaN below two.
-    """
+    """Spearman's rho of a fold, -1 to 1; 0 if constant, NaN below two."""
     from scipy.stats import rankdata
 
     true, predicted = np.asarray(truth, np.float64), np.asarray(prediction, np.float64)

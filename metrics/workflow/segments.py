@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from medimg_eval.metrics.arrays import Floats, Ints
 
 
 class Segments(NamedTuple):
@@ -86,7 +86,7 @@ class SegmentHits(NamedTuple):
         return 2 * self.tp / total if total else float("nan")
 
 
-def best_overlaps(truth: Segments, prediction: Segments) -> tuple[Ints, npt.NDArray[np.float64]]:
+def best_overlaps(truth: Segments, prediction: Segments) -> tuple[Ints, Floats]:
     """Best-overlapping true segment of each predicted one, with IoU.
 
     Returns:
@@ -125,9 +125,7 @@ def segment_hits(truth: Segments, prediction: Segments, threshold: float) -> Seg
     return hits_at(best_overlaps(truth, prediction), threshold, len(truth.labels), len(prediction.labels))
 
 
-def hits_at(
-    best: tuple[Ints, npt.NDArray[np.float64]], threshold: float, n_truth: int, n_prediction: int
-) -> SegmentHits:
+def hits_at(best: tuple[Ints, Floats], threshold: float, n_truth: int, n_prediction: int) -> SegmentHits:
     """The hits of `best_overlaps` at one threshold; raises ValueError as `segment_hits` does."""
     if not 0 < threshold <= 1:
         raise ValueError(f"Expected a threshold above 0 and at most 1, got {threshold}")

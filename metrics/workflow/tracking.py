@@ -42,10 +42,7 @@ def mean_track_error(truth: npt.ArrayLike, prediction: npt.ArrayLike, *, publish
 
 
 class TapVid(NamedTuple):
-    """TAP-Vid: position, occlusion accuracy and average Jaccard, 0 to 1.
-
-    NaN of no frame.
-    """
+    """TAP-Vid: position, occlusion accuracy, average Jaccard, 0 to 1; NaN of no frame."""
 
     delta_avg: float
     occlusion_accuracy: float

@@ -95,10 +95,8 @@ class _CheXbertModel(Annotator):
 class CheXbert(_CheXbertModel, TextAnnotator):
     """CheXbert's 14 observations: 0 blank, 1 positive, 2 negative, 3 uncertain.
 
-    `cut` stands beside them where only a part was read.
-
-    No Finding is 1 or 0. An empty text is not read: all is blank. Smit et al. 2020; the network is BERT base with a
-    linear layer for each observation.
+    No Finding is 1 or 0. An empty text is not read: all is blank; `cut` stands beside them where only a part was read.
+    Smit et al. 2020; the network is BERT base with a linear layer for each observation.
     """
 
     def annotate(self, texts: Sequence[str]) -> Sequence[dict[str, Any]]:

@@ -98,10 +98,7 @@ class LanguageModelLabeler(TextAnnotator):
         return [self.scheme.states_of(label.readings) for label in self.label(texts)]
 
     def label(self, texts: Sequence[str]) -> list[LabelledReport]:
-        """Labels of reports, with the replies they were read in.
-
-        Raises whatever the model raises.
-        """
+        """Labels of reports, with their replies; raises whatever the model raises."""
         return label_texts(self.scheme, texts, self.written)
 
     def written(self, prompts: Sequence[Prompt]) -> list[str]:

@@ -35,12 +35,7 @@ _NAMES = Weights.of_encoder(
 
 
 class Entity(NamedTuple):
-    """Entity that a report names.
-
-    Attributes:
-        name: as the tokenizer spells it.
-        kind: one of `TYPES`.
-    """
+    """Entity that a report names, as the tokenizer spells it, and its type."""
 
     name: str
     kind: str

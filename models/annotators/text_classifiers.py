@@ -52,8 +52,6 @@ _PUNKT = Weights(
 class ReportClassifier(TextAnnotator):
     """Labels of a report whose probability exceeds a threshold: label -> 1.
 
-    Others are left out.
-
     A report that was read in part has `cut`; an empty one has no label. Probabilities are the sigmoid of the
     classifier's outputs.
 
@@ -151,9 +149,8 @@ class ReportClassifier(TextAnnotator):
 class SrrBert(ReportClassifier):
     """SRR-BERT: findings of all sentences, optionally with statuses.
 
-    A finding with status is "Edema (Present)"; findings are united over the report.
-
-    Delbrouck et al. 2025. Its tokenizer is that of another repository.
+    A finding with status is "Edema (Present)"; findings are united over the report. Delbrouck et al. 2025. Its
+    tokenizer is that of another repository.
 
     Args:
         vocabulary: the folder or repository that holds the tokenizer's `vocab.txt`.
@@ -226,12 +223,7 @@ _RADEVAL = tuple(
 
 
 def radeval_sentences(text: str, punkt: Any) -> list[str]:
-    """Splits a report into sentences as RadEval's SRR-BERT does, to the character.
-
-    Args:
-        text: the report, not blank.
-        punkt: NLTK's sentence tokenizer; see `punkt_of`.
-    """
+    """Splits a nonblank report into sentences as RadEval's SRR-BERT does, to the character."""
     for pattern, put in _RADEVAL:
         text = pattern.sub(put, text)
     if not text.strip().endswith((".", "!", "?")):
@@ -240,11 +232,7 @@ def radeval_sentences(text: str, punkt: Any) -> list[str]:
 
 
 def punkt_of(folder: Path) -> Any:
-    """Returns NLTK's sentence tokenizer with the parameters of a folder of `punkt_tab`.
-
-    Raises:
-        UserError: NLTK is not installed, or a file is not as Punkt's are.
-    """
+    """Returns NLTK's sentence tokenizer of a `punkt_tab` folder; UserError if unusable."""
     module = import_optional("nltk.tokenize.punkt")
     tokenizer, parameters = module.PunktSentenceTokenizer(), module.PunktParameters()
     try:

@@ -195,13 +195,7 @@ class NearestQuestion(Baseline):
         return self._answers[max(votes, key=lambda answer: (votes[answer], -answer))] if votes else ""
 
     def _votes(self, prompt: Prompt, places: Array, answers: Array) -> dict[int, int]:
-        """How many of the nearest questions have each answer.
-
-        Args:
-            prompt: what is asked.
-            places: int, (candidate,), of the questions to look among.
-            answers: int, (candidate,), the number of the answer that is right there.
-        """
+        """How many of the nearest questions among `places` have each answer."""
         vector = self._vectorizer.transform([_question_wording(prompt.question, prompt.options)])
         similarity = (vector @ self._vectors).toarray()[0][self._row[places]].round(9)
         if not similarity.any():

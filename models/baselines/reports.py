@@ -126,11 +126,7 @@ class NearestReport(nn.Module, VisionLanguageModel):
         self._vectors = None
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
-        """Writes the nearest report of each prompt; "" where it shows no image.
-
-        Raises:
-            CaseError: an image is no picture.
-        """
+        """Writes the nearest report of each prompt, "" without an image; CaseError for no picture."""
         if self._vectors is None:
             self._embed()
         image_prompts = [Prompt(prompt.case_id, tuple(shown_images(prompt))) for prompt in prompts]

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from medimg_eval.case import Array, Findings, Image, Prompt, Prompts
 from medimg_eval.codecs import Weighed
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.models.base import shown_images
+from medimg_eval.models.base import Example, shown_images
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification.contract import Classifier, log_softmax
 from medimg_eval.models.explanations import Box, Explanation, explain_pictures, with_maps
@@ -56,10 +56,7 @@ class Moves:
         return moves
 
     def __call__(self, image: Tensor, rng: np.random.Generator) -> Tensor:
-        """Moved image, float32, (channel, *spatial), with replicated borders.
-
-        There are two or three spatial axes.
-        """
+        """Moved image, float32, (channel, *spatial of 2 or 3), with replicated borders."""
         axes = image.ndim - 1
         size = np.array(image.shape[1:], np.float64)
         angle = math.radians(rng.uniform(-self.degrees, self.degrees))
@@ -116,7 +113,13 @@ class NetworkClassifier(nn.Module, Classifier):
         self.several, self.batch = several, batch
         self.network: Any = None
         self._moves = Moves.of(augment)
+        self._asked_for: list[str] = []
         self.register_buffer("names", torch.zeros(0, dtype=torch.uint8))
+
+    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
+        """Loads the network once; the task's classes decide only where it is to be trained."""
+        self._asked_for = list(labels.values())
+        self.load()
 
     @abstractmethod
     def load(self) -> None:
@@ -280,10 +283,7 @@ def distinct(names: Sequence[str]) -> list[str]:
 
 
 def stored_classes(path: Path) -> list[str]:
-    """Classes stored in a checkpoint of `fit`; none elsewhere.
-
-    Args:
-        path: a checkpoint, or the folder of a `fit` run.
+    """Classes stored in a checkpoint, or folder, of `fit`; none in other weights.
 
     Raises:
         UserError: there is no such file, or it is no checkpoint.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Image
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
-from medimg_eval.models.base import Example, Pass
+from medimg_eval.models.base import Pass
 from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
 from medimg_eval.models.networks import load_weights
 
@@ -67,20 +67,11 @@ class ClipClassifier(NetworkClassifier):
         self.frames, self.size = frames, size
         residual = encoder is None and architecture.startswith(("r", "mc"))
         self._colours = KINETICS if residual else IMAGENET
-        self._asked_for: list[str] = []
 
     def check_ready(self) -> None:
         """Raises UserError where there are no weights, or they are of another task."""
         if self.checkpoint is None and (self.encoder is None or self.new_head):
             raise UserError("model.checkpoint is not set: fit the model first, and name the run's folder")
-
-    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Builds the network once, with a head for the task's classes.
-
-        The task's classes decide only where it is to be trained.
-        """
-        self._asked_for = list(labels.values())
-        self.load()
 
     def load(self) -> None:
         """Builds the network with weights once; raises UserError where impossible."""
@@ -104,10 +95,7 @@ class ClipClassifier(NetworkClassifier):
         return Pass(self.network, (1, 3, self.frames, self.size, self.size))
 
     def tensor(self, image: Image) -> Tensor:
-        """Clip as network input, float32, (channel, frame, row, column).
-
-        Raises CaseError for anything but a clip.
-        """
+        """Clip as network input, float32, (channel, frame, row, column); CaseError for others."""
         array = image.array
         if array.ndim != 4 or array.shape[0] not in (1, 3):
             raise CaseError(f"expected a clip (1 or 3 channels, frame, row, column), got {array.shape}")

@@ -18,10 +18,8 @@ class Classifier(Model, ABC):
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Returns class -> probability, 0 to 1, for each prompt.
 
-        Classes are the prompt's, or the model's where it names none.
-
-        A prompt has one or several `images` and, of a classification, `labels` (integer -> class); where these exclude
-        each other, they are the `options` as well.
+        Classes are the prompt's, or the model's where it names none. A prompt has one or several `images` and, of a
+        classification, `labels` (integer -> class); where these exclude each other, they are the `options` as well.
         """
 
 

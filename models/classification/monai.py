@@ -61,10 +61,7 @@ class ImageClassifier(NetworkClassifier):
             raise UserError("this classifier has no weights; set model.checkpoint=PATH, or train it first with `fit`")
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Takes classes and channels, then builds the network.
-
-        Classes of the checkpoint, or else of the task.
-        """
+        """Takes classes, of checkpoint or task, and channels, then builds the network."""
         if self.channels:
             return
         path = None if self.checkpoint is None else Path(self.checkpoint).expanduser()

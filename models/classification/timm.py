@@ -13,7 +13,7 @@ from torch import Tensor
 from medimg_eval.case import Array, Image, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError, nearest
 from medimg_eval.imaging.pictures import as_picture
-from medimg_eval.models.base import Chooser, Example, Pass
+from medimg_eval.models.base import Chooser, Pass
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification.base import NetworkClassifier, distinct, stored_classes
 from medimg_eval.models.classification.contract import log_softmax
@@ -85,7 +85,6 @@ class TimmClassifier(NetworkClassifier, Chooser):
         self._own_head = backbone is None or (hub and not new_head)
         self._preprocess: Any = None
         self._size: tuple[int, ...] = ()
-        self._asked_for: list[str] = []
 
     def check_ready(self) -> None:
         """Raises UserError where weights or class names are missing."""
@@ -100,14 +99,6 @@ class TimmClassifier(NetworkClassifier, Chooser):
             raise UserError(
                 f"set model.classes to the names of the classes of {self.checkpoint}, in the order of its head"
             )
-
-    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Loads the model once, with a head for the task's classes.
-
-        The task's classes decide only where it is to be trained.
-        """
-        self._asked_for = list(labels.values())
-        self.load()
 
     def one_pass(self) -> Pass | None:
         """The classification of one image."""
@@ -152,11 +143,7 @@ class TimmClassifier(NetworkClassifier, Chooser):
         return log_mean
 
     def load(self) -> None:
-        """Makes the network with its weights, once.
-
-        Raises:
-            UserError: the model cannot be loaded or has another number of classes.
-        """
+        """Makes the network with its weights, once; UserError where they do not fit."""
         if self.network is not None:
             return
         timm: Any = importlib.import_module("timm")

@@ -167,11 +167,7 @@ class WorkerProcess:
         self._scratch.cleanup()
 
     def inside(self, name: Any) -> Path:
-        """A file that the program says it wrote.
-
-        Raises:
-            WorkerError: it lies outside the folder that both share, or is a link.
-        """
+        """A file that the program wrote; WorkerError for a link, or outside the folder."""
         path = self.scratch / str(name)
         real = path.resolve()
         if path.is_symlink() or not real.is_relative_to(self.scratch.resolve()) or not real.is_file():

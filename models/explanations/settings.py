@@ -32,10 +32,7 @@ class Explanation:
 
     @classmethod
     def from_config(cls, settings: str | Mapping[str, Any] | None) -> Explanation | None:
-        """Settings from a config or a kind's name; None for null.
-
-        Raises UsageError for invalid ones.
-        """
+        """Settings from a config or a kind's name; None for null, UsageError for invalid ones."""
         if settings is None:
             return None
         try:

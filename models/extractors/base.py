@@ -124,9 +124,7 @@ class FeatureExtractor(WithWeights, ABC):
         return self.findings or self.choices
 
     def compare(self, one: Array, other: Array) -> Array:
-        """Returns similarity of picture pairs by features (..., feature): float64.
-
-        Both are broadcast, to (...).
+        """Returns similarity of picture pairs by broadcast features (..., feature): float64, (...).
 
         Higher is more likely one patient. Raises UserError where it tells no patients apart.
         """
@@ -174,9 +172,7 @@ class Encoder(FeatureExtractor, Embedder):
     def embed(self, shown: Sequence[Picture]) -> Array: ...
 
     def embed(self, shown: Prompts | Sequence[Picture]) -> list[Array] | Array:
-        """Returns features of pictures (picture, feature), or a vector per prompt.
-
-        Float32.
+        """Returns features of pictures (picture, feature), or a vector per prompt, float32.
 
         A prompt's vector is the mean of those of its images, or that of its text where it shows none.
         """
@@ -306,11 +302,7 @@ class FeatureTable(FeatureExtractor):
         raise UserError(f"extractor {self.name!r} looks features up by file, and cannot compute any")
 
     def look_up(self, files: Sequence[Path]) -> Array:
-        """Returns one picture's features, float32, (feature,); empty cells NaN.
-
-        Raises:
-            CaseError: no row, or several, end as its path does.
-        """
+        """Returns a picture's features, float32, (feature,), empty cells NaN; CaseError unless one row."""
         _, rows, longest = self._table
         parts = files[0].absolute().parts if files else ()
         for length in range(min(longest, len(parts)), 0, -1):

@@ -441,13 +441,11 @@ def _crop_middle(picture: Picture) -> Array:
 
 
 class PatientSiamese(Encoder):
-    """Siamese patient network of Packhäuser et al. 2022.
+    """Siamese patient network of Packhäuser et al. 2022 (Scientific Reports).
 
-    Two branches share one set of weights (Scientific Reports).
-
-    A branch is a ResNet-50 whose last layer has 128 outputs, through a sigmoid. A pair's score is a linear layer of the
-    absolute difference: the logit of being of one patient. The network is rebuilt here; its weights are the authors',
-    or those that somebody trained with their code.
+    Two branches share one set of weights. A branch is a ResNet-50 whose last layer has 128 outputs, through a sigmoid.
+    A pair's score is a linear layer of the absolute difference: the logit of being of one patient. The network is
+    rebuilt here; its weights are the authors', or those that somebody trained with their code.
 
     Args:
         weights: a file with the tensors of `model` (the branch) and `fc_end`.

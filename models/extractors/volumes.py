@@ -36,10 +36,8 @@ MEDICALNET = {
 class VolumeEncoder(Encoder):
     """A network that gives a volume, or a video, one vector.
 
-    Of your own, write `load`, `encode_volumes` and `preprocessing`.
-
-    A volume is shown as slices from the feet to the head, of rows from front to back and columns from right to left;
-    a video as its frames.
+    A volume is shown as slices from the feet to the head, of rows from front to back and columns from right to left; a
+    video as its frames. Of your own, write `load`, `encode_volumes` and `preprocessing`.
     """
 
     takes: ClassVar[Literal["picture", "volume"]] = "volume"
@@ -49,11 +47,7 @@ class VolumeEncoder(Encoder):
         raise UserError(f"{self.who} takes volumes whole; set task.planes=[whole] of a task of volumes or videos")
 
     def embed_images(self, images: Sequence[Image]) -> Array:
-        """Returns the features of volumes and videos: float32, (image, feature).
-
-        Raises:
-            CaseError: one is neither a volume of one channel nor a video of three.
-        """
+        """Returns features of volumes and videos: float32, (image, feature); CaseError for others."""
         import torch
 
         rows = []
@@ -69,11 +63,7 @@ class VolumeEncoder(Encoder):
 
 
 def shown_frames(image: Image) -> Array:
-    """Frames of a volume or a video, float32, (channel, frame, row, column).
-
-    Raises:
-        CaseError: it is neither a volume of one channel nor a video of three.
-    """
+    """Frames, float32, (channel, frame, row, column); CaseError unless volume or video."""
     array = image.array
     if array.ndim != 4 or array.shape[0] not in (1, 3) or not array.size:
         raise CaseError(f"expected a volume (1, i, j, k) or a video (3, frame, row, column), got shape {array.shape}")

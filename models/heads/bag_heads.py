@@ -195,8 +195,7 @@ class BagHead(Head):
     def _answers(self, logits: Array) -> Array:
         kind = self.facts["kind"]
         if kind == "numbers":
-            answers: Array = logits * self.arrays["spread"] + self.arrays["level"]
-            return answers
+            return logits * self.arrays["spread"] + self.arrays["level"]
         if kind == "exclusive":
             raised = np.exp(logits - logits.max(1, keepdims=True))
             shares: Array = raised / raised.sum(1, keepdims=True)
@@ -205,8 +204,7 @@ class BagHead(Head):
             survived = np.cumprod(1 - 1 / (1 + np.exp(-logits)), 1)
             risk: Array = -survived.sum(1, keepdims=True)
             return risk
-        present: Array = np.exp(-np.logaddexp(0, -logits))
-        return present
+        return np.exp(-np.logaddexp(0, -logits))
 
     def _networks(self, device: torch.device) -> Iterator[nn.Module]:
         for member in range(self.members):

@@ -132,5 +132,4 @@ def sampled(bag: Array, tiles: int | None, rng: np.random.Generator) -> Array:
     """At most so many tiles, drawn without replacement, in order."""
     if tiles is None or len(bag) <= tiles:
         return bag
-    sample: Array = bag[np.sort(rng.choice(len(bag), tiles, replace=False))]
-    return sample
+    return bag[np.sort(rng.choice(len(bag), tiles, replace=False))]

@@ -82,5 +82,4 @@ class BalancedLinear(Head):
         """Returns probabilities, float64, (case, class)."""
         held = self.arrays
         logits = as_vectors(features, expected=held["weight"].shape[1]).astype(np.float64) @ held["weight"].T
-        probabilities: Array = np.exp(-np.logaddexp(0, -(logits + held["bias"])))
-        return probabilities
+        return np.exp(-np.logaddexp(0, -(logits + held["bias"])))

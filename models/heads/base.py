@@ -20,6 +20,9 @@ Kind = Literal["exclusive", "classes", "numbers", "survival"]
 Features = Any
 """Of heads on vectors, float array (case, feature); of heads on bags, a sequence of float arrays (tile, feature)."""
 
+Grid = Sequence[Mapping[str, Any]]
+"""Changes of settings, each of which makes a head."""
+
 HEADS = {
     "logistic": "logistic:LogisticRegression",
     "knn": "neighbours:NearestNeighbours",
@@ -128,13 +131,7 @@ class Head(ABC):
             UserError: features of another length than those it was fitted on.
         """
 
-    def fit_path(
-        self,
-        features: Features,
-        targets: Targets,
-        groups: Sequence[str] | None,
-        grid: Sequence[Mapping[str, Any]],
-    ) -> list[Self]:
+    def fit_path(self, features: Features, targets: Targets, groups: Sequence[str] | None, grid: Grid) -> list[Self]:
         """Fits a head per setting of `grid`, sharing work where possible."""
         return [self.changed(change).fit(features, targets, groups) for change in grid]
 
@@ -167,13 +164,7 @@ class PathHead(Head):
         return self
 
     @abstractmethod
-    def fit_path(
-        self,
-        features: Features,
-        targets: Targets,
-        groups: Sequence[str] | None,
-        grid: Sequence[Mapping[str, Any]],
-    ) -> list[Self]:
+    def fit_path(self, features: Features, targets: Targets, groups: Sequence[str] | None, grid: Grid) -> list[Self]:
         """Fits one head for each change of settings in `grid`."""
 
 
@@ -217,17 +208,10 @@ def load_head(folder: Path) -> Head:
 
 
 def as_vectors(features: Any, *, expected: int | None = None) -> Array:
-    """Checks features of a head on vectors.
-
-    Args:
-        features: (case, feature).
-        expected: length of a vector; None takes any.
-
-    Returns:
-        The same, float32 or float64.
+    """Checks features of a head on vectors, (case, feature), float32 or float64.
 
     Raises:
-        UserError: they have another shape, or are not finite.
+        UserError: they have another shape, another length than `expected`, or are not finite.
     """
     array = np.asarray(features)
     if array.ndim != 2 or array.dtype.kind not in "fiu" or not array.size:

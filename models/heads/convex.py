@@ -29,15 +29,7 @@ ENOUGH = {torch.float64: 1e-12, torch.float32: 1e-9}
 
 @dataclass
 class Solution:
-    """Where a minimisation ended.
-
-    Attributes:
-        weight: (output, feature).
-        bias: (output,).
-        objective: sum of weighted losses and penalty.
-        iterations: steps that were taken.
-        converged: whether the estimated distance to the minimum is below the tolerance.
-    """
+    """Where a minimisation ended: weight, (output, feature), bias, (output,), and how."""
 
     weight: Tensor
     bias: Tensor

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from medimg_eval.case import Array
 from medimg_eval.errors import UsageError
-from medimg_eval.models.heads.base import Features, PathHead, Targets, as_vectors, refuse_absent
+from medimg_eval.models.heads.base import Features, Grid, PathHead, Targets, as_vectors, refuse_absent
 from medimg_eval.models.heads.scaling import scaled, scaling_of
 
 
@@ -46,13 +46,7 @@ class CoxNet(PathHead):
         if not (self.alpha >= 0 and 0 <= self.l1_ratio <= 1):
             raise UsageError(f"expected head.alpha from 0 and head.l1_ratio from 0 to 1, got {self.settings()}")
 
-    def fit_path(
-        self,
-        features: Features,
-        targets: Targets,
-        groups: Sequence[str] | None,
-        grid: Sequence[Mapping[str, Any]],
-    ) -> list[Self]:
+    def fit_path(self, features: Features, targets: Targets, groups: Sequence[str] | None, grid: Grid) -> list[Self]:
         """Fits from the largest alpha on, each from the last weights."""
         heads = [self.changed(change) for change in grid]
         vectors = as_vectors(features).astype(np.float64)
@@ -89,8 +83,7 @@ class CoxNet(PathHead):
         """Returns the logarithm of each case's relative hazard, float64, (case, 1)."""
         held = self.arrays
         vectors = as_vectors(features, expected=len(held["weight"])).astype(np.float64)
-        risk: Array = (scaled(vectors, held["mean"], held["deviation"]) @ held["weight"])[:, None]
-        return risk
+        return (scaled(vectors, held["mean"], held["deviation"]) @ held["weight"])[:, None]
 
     def survival(self, risk: Array, times: Sequence[float]) -> Array:
         """Probabilities of surviving times, float64, (case, time), of what `predict` gave."""

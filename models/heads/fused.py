@@ -136,10 +136,7 @@ class LateFusion(_Fused):
         return self
 
     def predict(self, features: Features) -> Array:
-        """Returns means over a case's parts, float64, (case, output).
-
-        Raises UserError for a case with none.
-        """
+        """Returns means over a case's parts, float64, (case, output); UserError without any."""
         array = self._checked(features)
         total: Any = 0.0
         count = np.zeros((len(array), 1))

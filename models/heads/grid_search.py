@@ -142,10 +142,7 @@ def _head_facts(head: Head) -> dict[str, Any]:
 
 
 def negative_loss(predicted: Array, targets: Targets) -> float:
-    """Likelihood, R2 or Harrell's C, by target; higher is better.
-
-    Mean log-likelihood of classes, R2 of numbers, Harrell's C of survival.
-    """
+    """Mean log-likelihood, R2 or Harrell's C, by target; higher is better."""
     if targets.kind == "survival":
         return c_index(predicted, targets)
     truth, is_known = np.nan_to_num(targets.values), ~np.isnan(targets.values)

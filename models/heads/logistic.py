@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Array
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.models.heads.base import Features, PathHead, Targets, as_vectors, refuse_absent
+from medimg_eval.models.heads.base import Features, Grid, PathHead, Targets, as_vectors, refuse_absent
 from medimg_eval.models.heads.scaling import scaled, scaling_of
 
 SMALL = 16_000_000
@@ -49,13 +49,7 @@ class LogisticRegression(PathHead):
         if wrong:
             raise UsageError(f"expected head.C to be a number above 0, or `adaptive`, got {self.C!r}")
 
-    def fit_path(
-        self,
-        features: Features,
-        targets: Targets,
-        groups: Sequence[str] | None,
-        grid: Sequence[Mapping[str, Any]],
-    ) -> list[Self]:
+    def fit_path(self, features: Features, targets: Targets, groups: Sequence[str] | None, grid: Grid) -> list[Self]:
         """Fits settings in turn, sharing eigenvectors and starting points."""
         heads = [self.changed(change) for change in grid]
         heads_: dict[int, Self] = {}
@@ -78,11 +72,7 @@ class LogisticRegression(PathHead):
     def logits(self, features: Any) -> Any:
         """Returns what `predict` takes shares of, as a tensor that gradients go through.
 
-        Args:
-            features: tensor, (case, feature).
-
-        Returns:
-            A tensor, (case, class): of two classes that exclude each other minus and plus the same number.
+        It is (case, class); of two classes that exclude each other minus and plus the same number.
         """
         import torch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -11,7 +11,7 @@ import numpy as np
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Array
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.models.heads.base import Features, PathHead, Targets, as_vectors, refuse_absent
+from medimg_eval.models.heads.base import Features, Grid, PathHead, Targets, as_vectors, refuse_absent
 from medimg_eval.models.heads.scaling import BLOCK, scaled, scaling_of
 
 
@@ -50,13 +50,7 @@ class Ridge(PathHead):
             raise UsageError(f"expected head.components from 1, or null, got {self.components}")
         UsageError.refuse_invalid("head.solver", ("exact", "lsqr"), self.solver)
 
-    def fit_path(
-        self,
-        features: Features,
-        targets: Targets,
-        groups: Sequence[str] | None,
-        grid: Sequence[Mapping[str, Any]],
-    ) -> list[Self]:
+    def fit_path(self, features: Features, targets: Targets, groups: Sequence[str] | None, grid: Grid) -> list[Self]:
         """Fits for each change; those with one scaling share the eigenvectors."""
         heads = [self.changed(change) for change in grid]
         vectors = as_vectors(features)
@@ -77,8 +71,7 @@ class Ridge(PathHead):
         held = self.arrays
         vectors = as_vectors(features, expected=len(held["mean"]))
         vectors_ = scaled(vectors, held["mean"], held["deviation"])
-        predicted: Array = np.float64(vectors_ @ held["weight"].astype(vectors_.dtype)) + held["bias"]
-        return predicted
+        return np.float64(vectors_ @ held["weight"].astype(vectors_.dtype)) + held["bias"]
 
 
 class _Products:

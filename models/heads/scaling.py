@@ -45,8 +45,7 @@ def scaled(features: Array, mean: Array, deviation: Array) -> Array:
     if not mean.any() and (deviation == 1).all():
         return features
     if features.dtype == np.float64:
-        standard: Array = (features - mean) / deviation
-        return standard
+        return (features - mean) / deviation
     scaled_features = np.empty_like(features)
     for at in range(0, len(features), BLOCK):  # differences of large means lose digits in float32
         scaled_features[at : at + BLOCK] = (features[at : at + BLOCK] - mean) / deviation

@@ -72,5 +72,4 @@ class SgdEnsemble(Head):
             if present.shape[1] == 1:
                 present = np.hstack([1 - present, present])
             total += present / present.sum(1, keepdims=True)
-        mean_votes: Array = total / len(held["weight"])
-        return mean_votes
+        return total / len(held["weight"])

@@ -75,8 +75,7 @@ class InspectAgent(VisionLanguageModel):
 
     def usage(self) -> Mapping[str, Any]:
         """Cost so far of a model of ours."""
-        usage: Mapping[str, Any] = getattr(self.model, "usage", dict)()
-        return usage
+        return getattr(self.model, "usage", dict)()
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> list[Turn]:
         """Has the agent answer prompts, all sessions at once.

@@ -12,10 +12,10 @@ from medimg_eval.case import Mask, Points, Prompt, Prompts
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging.annotations import Annotation, Frame, draw, read_annotations
 from medimg_eval.models.base import Detector, Segmenter
-from medimg_eval.models.precomputed.files import cases_in, result_folder
+from medimg_eval.models.precomputed.files import FromFolder, result_folder
 
 
-class PrecomputedAnnotations(Segmenter, Detector):
+class PrecomputedAnnotations(FromFolder, Segmenter, Detector):
     """Folder of annotation files by case: areas, or detected points.
 
     Args:
@@ -29,8 +29,7 @@ class PrecomputedAnnotations(Segmenter, Detector):
         UserError: the folder does not exist, or the pattern holds no `{case}`.
     """
 
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
+    reads_images: ClassVar[bool] = True  # for their grids
 
     def __init__(
         self,
@@ -43,10 +42,6 @@ class PrecomputedAnnotations(Segmenter, Detector):
         self.root = result_folder(root, "annotations", pattern)
         self.pattern, self.classes, self.score = pattern, classes, score
         self.frame = Frame(downsample=(float(downsample), float(downsample)))
-
-    def held_cases(self) -> list[str]:
-        """The cases that the folder has files of."""
-        return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
         """Draws areas on the image's grid as instances; CaseError names the file."""

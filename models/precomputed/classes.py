@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,11 +9,11 @@ import numpy as np
 from medimg_eval.case import Prompt, Prompts
 from medimg_eval.errors import CaseError, nearest
 from medimg_eval.models.classification import Classifier, log_softmax
-from medimg_eval.models.precomputed.files import FromFiles
+from medimg_eval.models.precomputed.files import FromRecords
 from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 
-class PrecomputedClasses(FromFiles, Classifier):
+class PrecomputedClasses(FromRecords, Classifier):
     """Stored class probabilities: one table, or a file per case.
 
     Args:
@@ -42,18 +41,16 @@ class PrecomputedClasses(FromFiles, Classifier):
         label: str = "",
     ) -> None:
         self._numbers = PrecomputedNumbers(root, [label] if label else columns, pattern=pattern, case=case)
+        self.files = self._numbers.files
         self.logits, self.label = logits, label
-
-    def held_cases(self) -> list[str]:
-        """The cases that there are results of."""
-        return self._numbers.files.held_cases()
 
     def classify(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads probabilities; CaseError names the file of invalid ones."""
         if self.label:
             return [self._named(prompt) for prompt in prompts]
         return [
-            self._said(prompt, numbers) for prompt, numbers in zip(prompts, self._numbers.detect(prompts), strict=True)
+            self._probabilities(prompt, numbers)
+            for prompt, numbers in zip(prompts, self._numbers.complete(prompts), strict=True)
         ]
 
     def _named(self, prompt: Prompt) -> Mapping[str, float]:
@@ -62,10 +59,7 @@ class PrecomputedClasses(FromFiles, Classifier):
             raise CaseError(f"{line.place}: column {self.label!r} names no class: {name!r}{nearest(name, classes)}")
         return {class_name: float(class_name == name) for class_name in classes}
 
-    def _said(self, prompt: Prompt, numbers: Mapping[str, float]) -> Mapping[str, float]:
-        missing = next((name for name, value in numbers.items() if math.isnan(value)), None)
-        if missing is not None:
-            raise CaseError(f"{self._numbers.files.root}: case {prompt.case_id!r} has no number for {missing!r}")
+    def _probabilities(self, prompt: Prompt, numbers: Mapping[str, float]) -> Mapping[str, float]:
         if not self.logits:
             return numbers
         values = np.array(list(numbers.values()))

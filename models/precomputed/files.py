@@ -31,6 +31,27 @@ class FromFiles(Model):
     file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
 
+class FromFolder(FromFiles):
+    """Base of models that read a file of each case, by `pattern` below `root`."""
+
+    root: Path
+    pattern: str
+
+    def held_cases(self) -> list[str]:
+        """The cases that the folder has files of."""
+        return cases_in(self.root, self.pattern)
+
+
+class FromRecords(FromFiles):
+    """Base of models that read the records of cases in `files`."""
+
+    files: ResultFiles
+
+    def held_cases(self) -> list[str]:
+        """The cases that there are results of."""
+        return self.files.held_cases()
+
+
 def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
     """Folder of results; UserError where missing or a pattern lacks the case."""
     folder = Path(root).expanduser()
@@ -42,11 +63,7 @@ def result_folder(root: str, holds: str, pattern: str = "{case}") -> Path:
 
 
 def named_columns(columns: Sequence[str] | Mapping[str, str] | None, what: str) -> dict[str, str]:
-    """Columns by name, from a list or mapping; {} for None.
-
-    Raises:
-        UsageError: it is one text; the message says `what` a column holds.
-    """
+    """Columns by name, from a list or mapping; {} for None, UsageError for a text."""
     if isinstance(columns, str):
         raise UsageError(f"expected model.columns to be a list or {what}: column, got {columns!r}")
     named = columns.items() if isinstance(columns, Mapping) else [(name, name) for name in columns or ()]
@@ -71,10 +88,7 @@ class Line(NamedTuple):
         return self.values[column]
 
     def text(self, column: str) -> str:
-        """Value as text, whole numbers without decimals.
-
-        A label that was stored as 20.0 is "20".
-        """
+        """Value as text, whole numbers without decimals: a label stored as 20.0 is "20" here."""
         value = self.value(column)
         return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value).strip()
 
@@ -184,12 +198,7 @@ class ResultFiles:
 
 
 def cases_in(root: Path, pattern: str) -> list[str]:
-    """Cases with files in a folder; none where names are ambiguous.
-
-    Args:
-        root: the folder.
-        pattern: of its files' paths, holding `{case}`, perhaps also `{class}`.
-    """
+    """Cases with files in a folder, by pattern; none where names are ambiguous."""
     if "*" in pattern or all(part in Path(pattern).name for part in ("{case}", "{class}")):
         return []
     words = re.escape(pattern.removesuffix(".gz")).replace(r"\{class\}", "[^/]+")

@@ -8,11 +8,11 @@ import numpy as np
 
 from medimg_eval.case import FrameLabels, Prompts
 from medimg_eval.errors import CaseError
-from medimg_eval.models.base import Example, FrameLabeler
-from medimg_eval.models.precomputed.files import FromFiles, ResultFiles, named_columns
+from medimg_eval.models.base import FrameLabeler
+from medimg_eval.models.precomputed.files import FromRecords, ResultFiles, named_columns
 
 
-class PrecomputedFrames(FromFiles, FrameLabeler):
+class PrecomputedFrames(FromRecords, FrameLabeler):
     """Stored frame labels: one table, or a file per case.
 
     Whether they were made online is for who made them to say: it cannot be seen.
@@ -43,13 +43,6 @@ class PrecomputedFrames(FromFiles, FrameLabeler):
         self.frame, self.columns, self.every = frame, named_columns(columns, "a class"), every
         needed = {frame: "frame", **dict.fromkeys(self.columns.values(), "columns")}
         self.files = ResultFiles(root, pattern, case, needed)
-
-    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Takes nothing from the task."""
-
-    def held_cases(self) -> list[str]:
-        """The cases that there are results of."""
-        return self.files.held_cases()
 
     def label_frames(self, prompts: Prompts) -> Sequence[FrameLabels]:
         """Reads frame labels; CaseError names the file of missing or repeated ones."""

@@ -15,7 +15,7 @@ from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging import VIDEOS, VOLUMES, read
 from medimg_eval.imaging.arrays import Bundle
 from medimg_eval.models.base import Reconstructor, Synthesizer
-from medimg_eval.models.precomputed.files import FromFiles, cases_in, result_folder
+from medimg_eval.models.precomputed.files import FromFiles, FromFolder, result_folder
 from medimg_eval.models.synthesis import ENDINGS
 
 
@@ -118,7 +118,7 @@ class PrecomputedImages(FromFiles, Synthesizer):
         return files_by_case
 
 
-class PrecomputedReconstructions(FromFiles, Reconstructor):
+class PrecomputedReconstructions(FromFolder, Reconstructor):
     """A folder with one file per scan, whichever program made them.
 
     Args:
@@ -139,10 +139,6 @@ class PrecomputedReconstructions(FromFiles, Reconstructor):
             raise UserError(f"expected model.fft to be ortho or backward, got {fft!r}")
         self.root, self.pattern = result_folder(root, "reconstructions", pattern), pattern
         self.key, self.fft = key, fft
-
-    def held_cases(self) -> list[str]:
-        """The cases that the folder has files of."""
-        return cases_in(self.root, self.pattern)
 
     def reconstruct(self, prompts: Prompts) -> Sequence[Any]:
         """Returns the stored images; raises CaseError naming a file that is not there."""

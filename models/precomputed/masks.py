@@ -17,11 +17,11 @@ from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging import MaskFile, find_label_maps, read_mask, resample
 from medimg_eval.models.base import Example, Segmenter
 from medimg_eval.models.class_mapping import Translation, Translator, known_classes
-from medimg_eval.models.precomputed.files import FromFiles, cases_in, result_folder
+from medimg_eval.models.precomputed.files import FromFolder, result_folder
 from medimg_eval.models.segmentation import Step, postprocessed_mask
 
 
-class Precomputed(FromFiles, Segmenter):
+class Precomputed(FromFolder, Segmenter):
     """Folder of masks, one file per case, or per case and class.
 
     Args:
@@ -60,10 +60,6 @@ class Precomputed(FromFiles, Segmenter):
         """Checks the translation before any case."""
         if self.translator is not None:
             self.translator(labels)
-
-    def held_cases(self) -> list[str]:
-        """The cases that the folder has files of."""
-        return cases_in(self.root, self.pattern)
 
     def segment(self, prompts: Prompts) -> Sequence[Mask]:
         """Reads masks; CaseError names missing, damaged or misplaced files."""

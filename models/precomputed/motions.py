@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from medimg_eval.case import Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.motions import Motion, read_motion
-from medimg_eval.models.base import Example, Regressor
+from medimg_eval.models.base import Regressor
 from medimg_eval.models.precomputed.files import FromFiles
 
 
@@ -33,9 +33,6 @@ class PrecomputedMotions(FromFiles, Regressor):
             raise UserError(f"{self.root}: no such folder; set model.root to the folder of motions")
         if "{trial}" not in pattern:
             raise UsageError(f"model.pattern is invalid: expected {{trial}} in it, got {pattern!r}")
-
-    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Takes nothing from the task."""
 
     def regress(self, prompts: Prompts) -> Sequence[Any]:
         """Reads the motions; a trial without a file, or with several, raises CaseError."""

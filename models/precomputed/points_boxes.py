@@ -6,14 +6,14 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from medimg_eval.case import Array, Boxes, Geometry, Points, Prompt, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.models.base import Detector, Example
-from medimg_eval.models.precomputed.files import FromFiles, Line, ResultFiles, named_columns
+from medimg_eval.models.precomputed.files import FromRecords, Line, ResultFiles, named_columns
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ MICCAI_AXES = ("I", "P", "L")
 """Where X, Y and Z of VerSe's MICCAI release point: down, back and left."""
 
 
-class PrecomputedPlaces(Detector):
+class PrecomputedPlaces(FromRecords, Detector):
     """Stored points or boxes: one table, as LUNA16's, or files by case.
 
     A case that the table does not name has no candidates: its answer is empty, and no failure. A case without a file
@@ -49,9 +49,6 @@ class PrecomputedPlaces(Detector):
         UserError: root is missing, or the table is not understood or lacks a column.
         UsageError: settings that do not go together.
     """
-
-    uses_torch = False
-    file_arguments: ClassVar[tuple[str, ...]] = ("root",)
 
     def __init__(
         self,
@@ -100,10 +97,6 @@ class PrecomputedPlaces(Detector):
             raise UserError(
                 f"the task has {len(labels)} labels; set model.label to the column of names, or model.named to one name"
             )
-
-    def held_cases(self) -> list[str]:
-        """The cases that there are results of."""
-        return self.files.held_cases()
 
     def detect(self, prompts: Prompts) -> Sequence[Points | Boxes]:
         """Reads points or boxes; CaseError names files of invalid ones."""
@@ -188,7 +181,7 @@ class PrecomputedPlaces(Detector):
         return list(stated), lines[1:]
 
 
-class PrecomputedNumbers(FromFiles, Detector):
+class PrecomputedNumbers(FromRecords, Detector):
     """Stored measurements: one table, or a file per case.
 
     An empty or NaN cell is a measurement that was not made. A case without a row fails.
@@ -215,13 +208,18 @@ class PrecomputedNumbers(FromFiles, Detector):
         self.columns = named_columns(columns, "measurement")
         self.files = ResultFiles(root, pattern, case, dict.fromkeys(self.columns.values(), "columns"))
 
-    def held_cases(self) -> list[str]:
-        """The cases that there are results of."""
-        return self.files.held_cases()
-
     def detect(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads measurements; CaseError names the file of invalid ones."""
         return [self._read(prompt) for prompt in prompts]
+
+    def complete(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
+        """Measurements without a gap; CaseError names a missing one."""
+        rows = self.detect(prompts)
+        for prompt, numbers in zip(prompts, rows, strict=True):
+            missing = next((name for name, value in numbers.items() if math.isnan(value)), None)
+            if missing is not None:
+                raise CaseError(f"{self.files.root}: case {prompt.case_id!r} has no number for {missing!r}")
+        return rows
 
     def line(self, prompt: Prompt) -> Line:
         """A case's record; CaseError names the file of none or several."""

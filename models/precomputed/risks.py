@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
-from medimg_eval.case import Prompt, Prompts
-from medimg_eval.errors import CaseError
-from medimg_eval.models.base import Example, RiskModel
-from medimg_eval.models.precomputed.files import FromFiles
+from medimg_eval.case import Prompts
+from medimg_eval.models.base import RiskModel
+from medimg_eval.models.precomputed.files import FromRecords
 from medimg_eval.models.precomputed.points_boxes import PrecomputedNumbers
 
 
-class PrecomputedRisks(FromFiles, RiskModel):
+class PrecomputedRisks(FromRecords, RiskModel):
     """Stored risks: one table, or a file per case.
 
     Args:
@@ -26,8 +24,6 @@ class PrecomputedRisks(FromFiles, RiskModel):
     Raises:
         UserError: root is missing, or the table is not understood or lacks a column.
     """
-
-    uses_torch = False
 
     def __init__(
         self,
@@ -43,23 +39,12 @@ class PrecomputedRisks(FromFiles, RiskModel):
             f"S({float(time):g})": column for time, column in (survival or {}).items()
         }
         self._numbers = PrecomputedNumbers(root, columns, pattern=pattern, case=case)
+        self.files = self._numbers.files
         self._sign = -1.0 if lower_is_worse else 1.0
-
-    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Takes nothing from the task."""
-
-    def held_cases(self) -> list[str]:
-        """The cases that there are results of."""
-        return self._numbers.files.held_cases()
 
     def estimate_risk(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
         """Reads risks; CaseError names the file of invalid ones."""
         return [
-            self._said(prompt, numbers) for prompt, numbers in zip(prompts, self._numbers.detect(prompts), strict=True)
+            {name: value * self._sign if name == "risk" else value for name, value in numbers.items()}
+            for numbers in self._numbers.complete(prompts)
         ]
-
-    def _said(self, prompt: Prompt, numbers: Mapping[str, float]) -> dict[str, float]:
-        missing = next((name for name, value in numbers.items() if math.isnan(value)), None)
-        if missing is not None:
-            raise CaseError(f"{self._numbers.files.root}: case {prompt.case_id!r} has no number for {missing!r}")
-        return {name: value * self._sign if name == "risk" else value for name, value in numbers.items()}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from medimg_eval.case import Array, Prompt, Prompts
-from medimg_eval.errors import CaseError
+from medimg_eval.case import Array, Prompts
 from medimg_eval.imaging.matrices import SUFFIXES, Matrix, read_matrix
 from medimg_eval.models.base import Example, Regressor
 from medimg_eval.models.precomputed.files import FromFiles, named_columns
@@ -61,19 +59,7 @@ class PrecomputedValues(FromFiles, Regressor):
         if isinstance(self._source, Matrix):
             columns = self._places(self._source, prompts[0].labels) if prompts else []
             return [self._source.row(prompt.case_id)[columns] for prompt in prompts]
-        return [
-            self._said(prompt, numbers) for prompt, numbers in zip(prompts, self._source.detect(prompts), strict=True)
-        ]
+        return self._source.complete(prompts)
 
     def _places(self, matrix: Matrix, labels: Mapping[int, str]) -> list[int]:
         return matrix.columns_of([self._columns.get(name, name) for name in labels.values()])
-
-    def _said(self, prompt: Prompt, numbers: Mapping[str, float]) -> Mapping[str, float]:
-        missing = next((name for name, value in numbers.items() if math.isnan(value)), None)
-        if missing is not None:
-            raise CaseError(f"{self._source_path}: case {prompt.case_id!r} has no number for {missing!r}")
-        return numbers
-
-    @property
-    def _source_path(self) -> Path:
-        return self._source.path if isinstance(self._source, Matrix) else self._source.files.root

@@ -150,15 +150,11 @@ class SimpleItkRegistration(Registrar):
 
 
 def displacement_in_voxels(steps: Array, fixed: Geometry, moving: Geometry) -> Array:
-    """Displacement in mm RAS+ as voxels of the fixed grid, float64.
-
-    (axes, *spatial).
-    """
+    """Displacement in mm RAS+ as voxels of the fixed grid, float64, (axes, *spatial)."""
     coordinates = np.indices(fixed.shape, dtype=np.float64)
     ends = np.tensordot(fixed.affine[:3, :3], coordinates, 1) + fixed.affine[:3, 3].reshape(3, 1, 1, 1) + steps
     inverse = np.linalg.inv(moving.affine)
-    displacement: Array = np.tensordot(inverse[:3, :3], ends, 1) + inverse[:3, 3].reshape(3, 1, 1, 1) - coordinates
-    return displacement
+    return np.tensordot(inverse[:3, :3], ends, 1) + inverse[:3, 3].reshape(3, 1, 1, 1) - coordinates
 
 
 def _grey_image(image: Image) -> sitk.Image:

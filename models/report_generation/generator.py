@@ -202,11 +202,7 @@ class ReportGenerator(nn.Module, VisionLanguageModel):
         return loss
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
-        """Writes a report per prompt; without pictures, the likeliest one.
-
-        Raises:
-            CaseError: an image is no picture.
-        """
+        """Writes a report per prompt, without pictures the likeliest; CaseError for no picture."""
         self._refuse_unmade()
         return [
             text

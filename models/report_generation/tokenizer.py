@@ -106,11 +106,7 @@ class Pieces:
 
 
 class Phrases:
-    """Phrases of one to three words that distinguish reports.
-
-    Args:
-        known: the phrases, as `phrases_of` spells them.
-    """
+    """Phrases of one to three words that distinguish reports, spelled by `phrases_of`."""
 
     def __init__(self, known: Sequence[str]) -> None:
         self.known = tuple(known)

@@ -395,11 +395,7 @@ class VistaSegmenter(MonaiSegmenter):
         self._adopt(ClassPrompted(self._networks()[0]))
 
     def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Looks up the prompt of each label.
-
-        Raises:
-            UserError: a label has none.
-        """
+        """Looks up the prompt of each label; UserError for a label without one."""
         for name in labels.values():
             if plain(name) not in self.prompts:
                 raise UserError(

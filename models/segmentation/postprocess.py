@@ -26,11 +26,7 @@ class Step(ABC):
 
     @abstractmethod
     def __call__(self, mask: Array, names: Names, spacing: Sequence[float]) -> Array:
-        """Returns a changed mask, integers, (*spatial); spacing in mm.
-
-        Raises:
-            UsageError: the task has no label of a name in `labels`.
-        """
+        """Returns a changed mask, integers, (*spatial), spacing in mm; UsageError for unknown labels."""
 
     def _chosen(self, names: Names) -> list[int]:
         if self.labels is None:

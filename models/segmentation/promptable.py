@@ -23,9 +23,7 @@ MEAN, DEVIATION = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 
 
 class PromptableSegmenter(Segmenter):
-    """Promptable 2-D segmenter; volumes go slice by slice.
-
-    Across the last axis.
+    """Promptable 2-D segmenter; volumes go slice by slice across the last axis.
 
     A picture is encoded once, however many guides it has. A box of a volume is used on each slice it spans; points
     on the slice they lie on. Where the masks of two labels overlap, the higher score wins.
@@ -114,13 +112,7 @@ def _guides_by_slice(guide: Guide, slices: int) -> Iterator[tuple[int, Guide]]:
 
 
 class Encoded(NamedTuple):
-    """A picture that was seen.
-
-    Attributes:
-        embedding: (1, channel, row, column).
-        shape: rows and columns of the picture.
-        scale: by which it was enlarged before.
-    """
+    """A picture's embedding, (1, channel, row, column), its shape, and its enlargement before."""
 
     embedding: Tensor
     shape: tuple[int, int]

@@ -39,12 +39,7 @@ class Windows:
 
 
 class Strip(NamedTuple):
-    """Part of an image whose windows have all been added.
-
-    Attributes:
-        where: its place in the image, a slice along each axis.
-        probabilities: (class, *strip); overwritten when the next strip is asked for.
-    """
+    """A finished part of an image by slices, (class, *strip); overwritten by the next."""
 
     where: tuple[slice, ...]
     probabilities: Tensor

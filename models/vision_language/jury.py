@@ -68,11 +68,7 @@ class Jury(VisionLanguageModel):
         return {name: usage for name, usage in usages.items() if usage}
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> list[Turn]:
-        """Has every judge write about each prompt; a reply holds all their ballots.
-
-        Raises:
-            CaseError: a judge has no reply to a prompt.
-        """
+        """Replies per prompt with the ballots of every judge; CaseError where one is missing."""
         ballots: list[list[Ballot]] = [[] for _ in prompts]
         for name, model in self.judges.items():
             with _lend_gpu(model):

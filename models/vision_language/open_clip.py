@@ -123,11 +123,7 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return Pass(self.clip.encode_image, (1, 3, rows, columns))
 
     def choose(self, prompts: Prompts) -> Sequence[Mapping[str, float]]:
-        """Returns each option's cosine similarity, -1 to 1; 0 without an image.
-
-        Raises:
-            CaseError: an image is no picture.
-        """
+        """Returns each option's cosine similarity, 0 without an image; CaseError for no picture."""
         vectors = self._seen(prompts)
         return [
             dict(zip(prompt.options, similarity.tolist(), strict=True))
@@ -183,11 +179,9 @@ class OpenClip(nn.Module, Chooser, Embedder):
         return similarities
 
     def embed(self, prompts: Prompts) -> Sequence[Array]:
-        """Returns a unit vector per prompt, float32, of images or text.
+        """Returns a unit vector per prompt, float32.
 
-        The vector is that of a prompt's images, or of its text where it has none.
-
-        Of several images it is that of the mean of their vectors.
+        It is that of the mean of the vectors of its images, or of its text where it has none.
         """
         pictured = [prompt for prompt in prompts if prompt.images]
         vectors = iter(self._images_of(pictured))

@@ -87,7 +87,7 @@ class ServedModel(OpenAICompatible):
         self._is_found = False
         self._media: TemporaryDirectory[str] | None = None
         # Replies are kept by what serves, not by where: the next start has another port.
-        self._writer = self._writer._replace(url=f"served:{json.dumps(self._identity())}")
+        self._writer = self._writer._replace(url=f"served:{json.dumps([self.served, self.command])}")
         self._local_media = local_media
 
     def check_ready(self) -> None:
@@ -136,10 +136,6 @@ class ServedModel(OpenAICompatible):
             self._media.cleanup()
             self._media = None
             self._writer = self._writer._replace(media=None)
-
-    def _identity(self) -> list[Any]:
-        """Settings deciding replies beside the request: the server's start settings."""
-        return [self.served, self.command]
 
     def _words(self) -> list[str]:
         """The command with its fields filled in."""

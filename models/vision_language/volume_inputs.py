@@ -50,10 +50,9 @@ def make_radfm_input(volume: VolumePrompt) -> Tensor:
 def make_ct_chat_input(volume: VolumePrompt) -> Tensor:
     """CT-CHAT's and CT-CLIP's input: (1, 240, 480, 480), -1 to 1.
 
-    -1 to 1 stand for -1,000 to 1,000 HU.
-
-    Resampled to 0.75 x 0.75 x 1.5 mm by trilinear interpolation, cut or filled with -1 about the middle. Axes are the
-    file's own, as the authors take them: slices, then the file's first and second (scripts/data_inference_nii.py).
+    -1 to 1 stand for -1,000 to 1,000 HU. Resampled to 0.75 x 0.75 x 1.5 mm by trilinear interpolation, cut or filled
+    with -1 about the middle. Axes are the file's own, as the authors take them: slices, then the file's first and
+    second (scripts/data_inference_nii.py).
     """
     stored = reorient(volume, volume.orientation_before) if volume.orientation_before else volume
     values = torch.as_tensor(stored.array[0].astype("float64")).clamp(-1000, 1000)
@@ -73,9 +72,8 @@ def make_ct_chat_input(volume: VolumePrompt) -> Tensor:
 def make_merlin_input(volume: VolumePrompt) -> Tensor:
     """Merlin's input: (1, 224, 224, 160), 0 to 1, RAS+.
 
-    0 to 1 stand for -1,000 to 1,000 HU; voxels are 1.5 x 1.5 x 3 mm.
-
-    By MONAI's transforms, as merlin/data/monai_transforms.py has them.
+    0 to 1 stand for -1,000 to 1,000 HU; voxels are 1.5 x 1.5 x 3 mm. By MONAI's transforms, as
+    merlin/data/monai_transforms.py has them.
     """
     transforms, meta = import_optional("monai.transforms"), import_optional("monai.data")
     image = meta.MetaTensor(torch.as_tensor(volume.array.astype("float32")), affine=torch.as_tensor(volume.affine))

@@ -35,11 +35,7 @@ class VolumeModel(nn.Module, VisionLanguageModel):
         return cls.convention if cls.read_volumes is VolumeModel.read_volumes else ""
 
     def generate(self, prompts: Prompts, decoding: Decoding) -> Sequence[str]:
-        """Answers each prompt about its volumes, one after another.
-
-        Raises:
-            CaseError: a prompt shows something else than a volume.
-        """
+        """Answers each prompt about its volumes, one by one; CaseError for other images."""
         return [self.answer(self.read_volumes(prompt), prompt, decoding) for prompt in prompts]
 
     def read_volumes(self, prompt: Prompt) -> list[Tensor]:

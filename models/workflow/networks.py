@@ -48,15 +48,7 @@ class Stage(nn.Module):
 class TemporalConvolutions(nn.Module):
     """Multi-stage dilated convolutions: MS-TCN, or causal TeCNO.
 
-    Args:
-        features: of a frame.
-        phases: the first outputs, of which each frame has one.
-        outputs: phases and classes of presence.
-        width: channels within.
-        layers: of each stage; the last sees 2^layers frames apart.
-        stages: how many.
-        causal: whether no layer sees later frames; else MS-TCN.
-        dropout: in training.
+    The first outputs are `phases`, of which each frame has one; the last layer sees 2^layers frames apart.
     """
 
     def __init__(
@@ -131,16 +123,7 @@ def _dense_frames(layer: Any, frame: Tensor) -> Tensor:
 
 
 class Recurrent(nn.Module):
-    """A GRU, whose state is all that it keeps of former frames.
-
-    Args:
-        features: of a frame.
-        outputs: phases and classes of presence.
-        width: of the state.
-        layers: of GRUs.
-        causal: whether it runs forward alone.
-        dropout: in training.
-    """
+    """A GRU, forward alone if causal, whose state is all it keeps of frames."""
 
     def __init__(self, features: int, outputs: int, width: int, layers: int, causal: bool, dropout: float) -> None:
         super().__init__()

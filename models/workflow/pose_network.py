@@ -78,15 +78,7 @@ class Block(nn.Module):
 
 
 class PoseNetwork(nn.Module):
-    """ST-GCN: nine blocks over poses, and a linear layer on their mean.
-
-    Args:
-        joints: of a pose.
-        bones: pairs of joints.
-        outputs: classes.
-        width: channels of the first blocks; 64 in ST-GCN.
-        dropout: in training.
-    """
+    """ST-GCN: nine blocks over poses, and a linear layer on their mean."""
 
     def __init__(
         self, joints: int, bones: Sequence[tuple[int, int]], outputs: int, width: int = 64, dropout: float = 0.5

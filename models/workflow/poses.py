@@ -192,10 +192,7 @@ class PoseClassifier(FittedNetwork, Classifier):
 
 
 def scale_poses(poses: Array, frames: int) -> Array:
-    """Resampled poses, centred and scaled per sequence, float32, (3, frame, joint).
-
-    Joints whose score is 0 lie in the middle.
-    """
+    """Resampled poses, centred and scaled, float32, (3, frame, joint); unscored joints are 0."""
     indices = np.linspace(0, poses.shape[1] - 1, frames).round().astype(int)
     chosen = np.asarray(poses, np.float32)[:, indices]
     is_seen = chosen[2] > 0

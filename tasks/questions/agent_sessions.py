@@ -167,11 +167,7 @@ class _Waiting:
 
 @dataclass
 class Session:
-    """One prompt and the steps that were taken to answer it.
-
-    Attributes:
-        earlier: sessions that the model remembers, in order; it is not asked before they have ended.
-    """
+    """One prompt and the steps to its answer, asked after the `earlier` sessions."""
 
     prompt: Prompt
     rules: AgentRules

@@ -42,23 +42,14 @@ def question_of(case: Case) -> Question:
 
 
 def values_of(name: str, pair: AnsweredQuestion) -> Mapping[str, float]:
-    """A metric's values by kind of question, or by name.
-
-    A metric that judges several things has their names.
-    """
+    """A metric's values by kind of question, by its own names, or by its name."""
     definition, parameter = parse(name)
     value: Any = definition.function(pair) if parameter is None else definition.function(pair, parameter)
     return value if isinstance(value, Mapping) else {pair.kind: float(value)}
 
 
 def failed_scores(name: str, pair: AnsweredQuestion, damned: AnsweredQuestion) -> list[LabelScore]:
-    """Scores of a failed case; NaN where a metric cannot judge.
-
-    Args:
-        name: the metric.
-        pair: an empty answer.
-        damned: the same with the worst verdicts.
-    """
+    """Scores of a failed case by its empty and worst answer; NaN where unjudged."""
     definition, rows = parse(name)[0], []
     try:
         for label, value_ in values_of(name, pair).items():  # NaN where the metric does not judge such questions

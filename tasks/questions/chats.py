@@ -22,11 +22,7 @@ class DialogueQuestionTask(QuestionTask):
     """
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """Puts the whole conversation.
-
-        Raises:
-            CaseError: the key holds none, or its last turn is not the user's.
-        """
+        """Puts the whole conversation; CaseError where it does not end with the user's turn."""
         key: Key = case.target.read()
         history = key.more.get("history")
         sound = isinstance(history, list | tuple) and all(

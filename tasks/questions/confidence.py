@@ -98,10 +98,7 @@ def _parse_share(found: re.Match[str]) -> float | None:
 
 
 def status_of(metric: str, pair: AnsweredQuestion, label: str = "") -> str:
-    """Status of an answer: right or wrong, else how it arose.
-
-    Right or wrong of `confidence` or an option.
-    """
+    """Status of an answer: of `confidence` or an option right or wrong, else how it arose."""
     if metric == "option_probability":
         return RIGHT if label == right_option(pair) else WRONG
     if metric != "confidence":

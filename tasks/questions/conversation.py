@@ -40,12 +40,6 @@ def choose_or_write(
 ) -> list[Any]:
     """Option weights or written replies, by prompt.
 
-    Args:
-        model: chooses, and writes where a prompt has fewer options.
-        prompts: the prompts.
-        least: options that a prompt must have to be chosen from; above 1 it is an error to have fewer.
-        write: has the model write replies to prompts.
-
     Raises:
         CaseError: a prompt has fewer options than `least`, which is above 1.
     """

@@ -13,14 +13,7 @@ from medimg_eval.arguments import grouped
 from medimg_eval.case import Case, Image, Prompt
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics.answers import split_thought
-from medimg_eval.metrics.judges import (
-    jury_verdict,
-    rationale_steps,
-    read_ballots,
-    reader,
-    reasoning_steps,
-    sentences,
-)
+from medimg_eval.metrics.judges import jury_verdict, rationale_steps, read_ballots, reader, reasoning_steps, sentences
 from medimg_eval.question import Key, Question, Reply, Turn
 from medimg_eval.tasks.questions.templates import PLACE, Template
 
@@ -172,10 +165,7 @@ class JudgeQuestion:
         return not self.values or len(numbers) > 2
 
     def verdict(self, text: str) -> Any:
-        """Verdict in a reply: number, name or reader's result; else None.
-
-        A jury's reply has the joint one.
-        """
+        """Verdict in a reply, a jury's joint one: number, name or reader's result; else None."""
         ballots = read_ballots(text)
         if ballots is None:
             return self._verdict_in(text)

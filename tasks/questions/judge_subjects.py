@@ -67,14 +67,7 @@ def _with_limit(question: JudgeQuestion, prompt: Prompt) -> tuple[Prompt, int]:
 def verdicts_on(
     questions: Iterable[JudgeQuestion], case: Case, reply: Callable[[], Reply], evidence: Evidence
 ) -> dict[str, Any]:
-    """Verdicts on one answer, from replies; unasked questions are absent.
-
-    Args:
-        questions: each after those that it goes on from.
-        case: that the answer is to.
-        reply: the answer as the judge sees it.
-        evidence: what it replied.
-    """
+    """Verdicts on one answer, from replies; unasked questions are absent."""
     verdicts: dict[str, Any] = {}
     for question in questions:
         if question.before:

@@ -50,14 +50,7 @@ def pair_in_batch(
     packed: Mapping[str, Any],
     context: Context,
 ) -> AnsweredQuestion:
-    """Pair of a case, made with its batch for joint metrics.
-
-    Args:
-        make: makes a pair of a case, a stored reply and a context.
-        case: the case.
-        packed: its reply as it is stored.
-        context: what it is judged in.
-    """
+    """Pair of a case, made with its batch for joint metrics."""
     batch = context.batch
     if batch is None:
         return make(case, packed, context)

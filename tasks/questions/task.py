@@ -302,11 +302,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
         return super().training_key(case)[0], repr((case.images, self.blind))
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
-        """Puts the question, after exemplars if there are any.
-
-        Raises:
-            CaseError: the record of the case cannot be understood.
-        """
+        """Puts the question, after any exemplars; CaseError for a record that is not understood."""
         question = question_of(case)
         views, exemplars = self._exemplars
         views = as_shown(views, self.blind)
@@ -366,14 +362,7 @@ class QuestionTask(InLanguage, ShowsWhole, TrainsOnPrompts, Task):
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Judges one reply.
-
-        Args:
-            case: the case.
-            prediction: a Reply or its record, with the judge's verdicts under `judged` if there are any.
-            metrics: by default those of the task.
-            context: what a judge and annotators said of it, and what it shares with other cases.
-        """
+        """Judges one reply, with the judge's verdicts if its record has any."""
         packed: Any = prediction.as_record() if isinstance(prediction, Reply) else prediction
         pair = pair_in_batch(self._pair, case, packed, context)
         wanted = self.case_metrics if metrics is None else metrics

@@ -34,9 +34,7 @@ class ShowsWhole:
         return replace(self, view=view) if view != self.view else self
 
     def for_model(self: Any, wrapper: type) -> Any:
-        """Task for a model class; volumes or videos stay whole where taken.
-
-        Whole where it takes those first.
+        """Task for a model class; volumes or videos stay whole where taken first.
 
         Raises:
             UsageError: the view that was asked for is none that models of this class take.
@@ -57,11 +55,7 @@ class ShowsWhole:
         return {**before, **({"view": self.view} if self.view not in ("", view) else {})}
 
     def shown_references(self, case: Case) -> tuple[Reference[Image], ...]:
-        """References of a case shown: pictures, or their volume or video.
-
-        Raises:
-            CaseError: the view is of a volume or video, and the case has none.
-        """
+        """References of a case shown: pictures, or volume or video; CaseError without it."""
         if self.view in ("", "pictures"):
             return case.images
         wholes: list[Any] = [getattr(reference, "whole", None) for reference in case.images]

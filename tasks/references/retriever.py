@@ -140,8 +140,7 @@ class Retriever:
         """Features of a case's images, float32, (image, feature), each of length 1."""
         key = digest([file_digest(path) for reference in case.images for path in reference.files])
         if self._kept is not None and key in self._kept:
-            stored: Array = self._kept.rows(key)
-            return stored
+            return self._kept.rows(key)
         rows = self._encoded([reference.read() for reference in case.images])
         vectors: Array = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         if self._kept is not None:

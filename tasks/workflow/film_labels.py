@@ -18,15 +18,7 @@ from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evidence import EMPTY, Context
 from medimg_eval.imaging.video import Film, FilmPrompt, FrameFeatures
 from medimg_eval.metrics import LabelScore, parse
-from medimg_eval.metrics.workflow import (
-    BACKGROUND,
-    CLASSES,
-    KIND,
-    PRESENCE,
-    FramePair,
-    FrameRule,
-    PresencePair,
-)
+from medimg_eval.metrics.workflow import BACKGROUND, CLASSES, KIND, PRESENCE, FramePair, FrameRule, PresencePair
 from medimg_eval.panels import Panel
 from medimg_eval.tasks.base import NOBODY, SCORES, Task
 from medimg_eval.tasks.checks import Checked, check_metrics
@@ -169,9 +161,7 @@ class WorkflowTask(Task):
         return replace(self, online=False, delay=0).prompt(case, ()), self.accept(case, None, what="reference")
 
     def accept(self, case: Case, answer: Any, *, what: str = "prediction") -> FrameLabels:
-        """Checks one answer per frame: phase, class scores, or labels.
-
-        A phase, or class -> score; or a `FrameLabels`, or column -> values.
+        """Checks one answer per frame: a phase, class -> score, labels or columns of values.
 
         Of scores of phases the largest decides. A frame that `FrameLabels` leave out has no label.
 
@@ -206,14 +196,7 @@ class WorkflowTask(Task):
     def score(
         self, case: Case, prediction: Path | Any, metrics: Sequence[str] | None = None, context: Context = EMPTY
     ) -> list[LabelScore]:
-        """Puts labels of frames beside the truth.
-
-        Args:
-            case: the case.
-            prediction: a model's answer, or the file of one.
-            metrics: by default those of the task.
-            context: nothing of it matters here.
-        """
+        """Puts labels of frames beside the truth."""
         labels = self.codec.read(prediction) if isinstance(prediction, Path) else prediction
         return self._rows(case, self.accept(case, labels), self.case_metrics if metrics is None else metrics)
 
@@ -452,13 +435,7 @@ def _without_looking_ahead(prompt: FilmPrompt, answer: Any) -> Iterator[Any]:
 
 
 def longest_errors(truth: Array, prediction: Array, most: int) -> list[int]:
-    """Starts of the longest errors, in order of time.
-
-    Args:
-        truth: int64, (frame,); -1 where a frame is not judged.
-        prediction: int64, (frame,).
-        most: how many.
-    """
+    """Starts of the longest errors, in order of time; a truth of -1 is not judged."""
     wrong = (truth >= 0) & (truth != prediction)
     starts = np.flatnonzero(np.r_[True, (np.diff(truth) != 0) | (np.diff(prediction) != 0)])
     lengths = np.diff(np.r_[starts, len(truth)]) * wrong[starts]

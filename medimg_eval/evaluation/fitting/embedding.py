@@ -88,11 +88,7 @@ class CaseFeatures:
     computed: int = 0
 
     def rows(self, case: str) -> Array:
-        """Features of a case, (row, feature), by picture, tile or slice.
-
-        Raises:
-            CaseError: it has none; the message says why.
-        """
+        """Features of a case, (row, feature), by picture, tile or slice; CaseError says why none."""
         store, keys = self._of(case)
         return store.matrix(keys)
 
@@ -137,12 +133,6 @@ class CaseFeatures:
 
 def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings: EmbedSettings) -> CaseFeatures:
     """Computes missing features of cases' images, resumable at any moment.
-
-    Args:
-        task: whose cases they are.
-        cases: to be embedded.
-        encoder: a model with `embed`.
-        settings: how.
 
     Raises:
         UserError: the encoder cannot be loaded, or nothing can be written. What fails for a case is in its failures.

@@ -30,17 +30,9 @@ PIECE = 64
 def learn_at_once(
     task: Task, candidate: ModelSpec, cases: Mapping[str, Sequence[Case]], settings: Settings, run: Run
 ) -> float | None:
-    """Fits a model at once, and validates it.
+    """Fits a model at once; returns the mean of the monitor in validation.
 
-    Args:
-        task: whose cases they are.
-        candidate: a model with `learn`.
-        cases: by part: `fit`, and `validate` where the task has any.
-        settings: how the work is to be done.
-        run: that the model is kept in.
-
-    Returns:
-        The mean of the task's monitor over cases to validate on; None where there are none, or no metric is followed.
+    The mean is None without cases to validate on, or where no metric is followed.
 
     Raises:
         UserError: a case to fit on cannot be read, or nothing can be learned.
@@ -58,11 +50,7 @@ def learn_at_once(
 
 
 def lessons(task: Task, cases: Sequence[Case]) -> Iterator[Lesson]:
-    """Reads cases by threads, a few pieces ahead; yields them in order.
-
-    Raises:
-        UserError: one cannot be read; the message names it.
-    """
+    """Yields cases in order, read ahead by threads; UserError names one that cannot be."""
 
     def read(some: Sequence[Case]) -> list[Lesson]:
         return [_make_lesson(task, case) for case in some]

@@ -9,12 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lightning.pytorch as pl
-from lightning.pytorch.callbacks import (
-    EarlyStopping,
-    EMAWeightAveraging,
-    LearningRateMonitor,
-    ModelCheckpoint,
-)
+from lightning.pytorch.callbacks import EarlyStopping, EMAWeightAveraging, LearningRateMonitor, ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 
 from medimg_eval.data.datamodule import CaseDataModule
@@ -37,15 +32,7 @@ if TYPE_CHECKING:
 def train_over_epochs(
     task: Task, candidate: ModelSpec, recipe: Recipe, settings: Settings, run: Run, loggers: Sequence[Logger]
 ) -> float:
-    """Best score of the monitor on cases to validate on; goes on from the last checkpoint, where there is one.
-
-    Args:
-        task: whose cases are to fit and to validate on.
-        candidate: a model with `training_samples` and `training_loss`.
-        recipe: how it is trained.
-        settings: how the work is done.
-        run: keeps the checkpoints.
-        loggers: are told of each epoch.
+    """Trains on from the last checkpoint; returns the best score of the monitor.
 
     Raises:
         UserError: the model cannot be trained, or no validation could be judged.

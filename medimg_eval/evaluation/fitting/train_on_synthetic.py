@@ -107,12 +107,7 @@ def blend_of(task: Task) -> MixedDataset:
 
 
 def refuse_leaks(real: Task, blended: Task) -> None:
-    """Raises UserError for synthetic cases from validated or tested patients.
-
-    Args:
-        real: the task.
-        blended: the same with synthetic cases among those to fit on.
-    """
+    """Raises UserError for synthetic cases from validated or tested patients."""
     blend = blend_of(blended)
     # All of them, and not those of a fraction: each seed takes others.
     generated = [] if blend.synthetic is None else blend.synthetic.cases(blend.made)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -88,13 +88,7 @@ def label_reports(
 ) -> ReportLabels:
     """Labels reports by a model, loaded for replies not stored.
 
-    Args:
-        reports: with ids of their own.
-        scheme: what is asked, and how replies are read.
-        model: that writes.
-        permitted: raises before the model is loaded where reports must not be sent to it.
-        accelerator: of a model that runs here, as Lightning names it.
-        seed: of a model that draws what it writes.
+    `permitted` raises, before the model is loaded, where reports must not be sent to it.
 
     Raises:
         UserError: the model cannot be asked at all. What one report is refused for is in its `problem`.
@@ -111,14 +105,7 @@ def label_reports(
 
 @dataclass
 class _KeptReplies:
-    """Replies of a model, each asked for once.
-
-    Attributes:
-        source: the model, as a judge is.
-        most: tokens of a reply.
-        stack: on which the model is lent.
-        asked: how often it was asked.
-    """
+    """Replies of a model, each asked for once; `asked` counts how often."""
 
     source: Source
     most: int
@@ -143,7 +130,7 @@ class _KeptReplies:
         """A reply, or a Failure, to each prompt."""
         keys = [f"{self.source.identity}/labels/{prompt_key(prompt, self.most)}" for prompt in prompts]
         answers: dict[str, str | Failure] = {
-            key: _reply_turn(stored.value) for key, stored in self.store.get(keys).items()
+            key: Turn.from_record(stored.value["text"], stored.value) for key, stored in self.store.get(keys).items()
         }
         missing = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in answers}
         names = list(missing)
@@ -161,7 +148,3 @@ class _KeptReplies:
 
 def _reply_record(reply: str | Failure) -> dict[str, Any]:
     return {"text": str(reply), **(reply.as_record() if isinstance(reply, Turn) else {})}
-
-
-def _reply_turn(record: Mapping[str, Any]) -> Turn:
-    return Turn.from_record(record["text"], record)

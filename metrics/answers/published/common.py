@@ -51,10 +51,7 @@ class CaseInsensitiveAnswer(LenientAnswer):
 
 
 class AnyOfAnswer(LenientAnswer):
-    """Several accepted answers, written "yes and no".
-
-    A published scoring counts each as right.
-    """
+    """Several accepted answers, written "yes and no", each of which counts as right."""
 
     __slots__ = ()
 
@@ -74,18 +71,12 @@ def yes_no(yes: bool, no: bool) -> str | None:
 
 
 def offered(letter: str | None, options: Mapping[str, str]) -> str | None:
-    """Returns the letter, or None if no option has it.
-
-    Such a letter is wrong by the published scoring too.
-    """
+    """Returns the letter, or None, wrong as published too, if no option has it."""
     return letter if letter in options else None
 
 
 def boxed_content(text: str) -> str | None:
-    r"""Returns the content of the last `\boxed{...}`, or None.
-
-    It ends at the brace that closes it.
-    """
+    r"""Returns the content of the last `\boxed{...}`, up to its own brace, or None."""
     _, box, inside = text.rpartition(_BOX)
     depth = 0
     for position, char in enumerate(inside if box else ""):
@@ -126,10 +117,7 @@ def nearest(said: str, texts: Mapping[str, str]) -> str | None:
 
 
 def drawn(output: str, options: Mapping[str, str], question: str) -> str | None:
-    """Returns a pseudo-random option, fixed by question, options and output.
-
-    None without options.
-    """
+    """Returns a pseudo-random option by question, options and output; None without options."""
     if not options:
         return None
     seed_text = repr((_SEED, question, list(options.items()), output))

@@ -63,10 +63,7 @@ def planted(phrases: Iterable[tuple[str, Any, str]]) -> Node:
 def longest(
     root: Node, words: Sequence[str], start: int, end: int, fillers: frozenset[str]
 ) -> tuple[Entry | None, int]:
-    """Returns the longest phrase at a word, and its end.
-
-    Fillers between its words do not count.
-    """
+    """Returns the longest phrase at a word, fillers not counted, and its end."""
     node, entry_found, behind = root.get(words[start]), None, start + 1
     at = start + 1
     while node is not None:

@@ -20,6 +20,7 @@ STATES = 4
 Average = Literal["micro", "macro", "weighted", "samples"]
 Uncertain = Literal["positive", "negative"]
 Counts: TypeAlias = npt.NDArray[Any]
+Reports: TypeAlias = Sequence[Mapping[str, int]]
 
 AVERAGES: tuple[str, ...] = get_args(Average)
 
@@ -51,33 +52,18 @@ class Efficacy(NamedTuple):
 
 @overload
 def label_scores(
-    reference: Sequence[Mapping[str, int]],
-    predicted: Sequence[Mapping[str, int]],
-    *,
-    labels: Sequence[str],
-    average: Average,
-    uncertain: Uncertain,
+    reference: Reports, predicted: Reports, *, labels: Sequence[str], average: Average, uncertain: Uncertain
 ) -> Efficacy: ...
 
 
 @overload
 def label_scores(
-    reference: Sequence[Mapping[str, int]],
-    predicted: Sequence[Mapping[str, int]],
-    *,
-    labels: Sequence[str],
-    average: None,
-    uncertain: Uncertain,
+    reference: Reports, predicted: Reports, *, labels: Sequence[str], average: None, uncertain: Uncertain
 ) -> dict[str, Efficacy]: ...
 
 
 def label_scores(
-    reference: Sequence[Mapping[str, int]],
-    predicted: Sequence[Mapping[str, int]],
-    *,
-    labels: Sequence[str],
-    average: Average | None,
-    uncertain: Uncertain,
+    reference: Reports, predicted: Reports, *, labels: Sequence[str], average: Average | None, uncertain: Uncertain
 ) -> Efficacy | dict[str, Efficacy]:
     """Returns label precision, recall and F1 of reports, without weights.
 
@@ -178,14 +164,14 @@ def _are_positive(states: npt.NDArray[np.int64], uncertain: str) -> npt.NDArray[
     return np.isin(states, positive_states(uncertain))
 
 
-def _state_matrix(reports: Sequence[Mapping[str, int]], labels: Sequence[str]) -> npt.NDArray[np.int64]:
+def _state_matrix(reports: Reports, labels: Sequence[str]) -> npt.NDArray[np.int64]:
     """Returns (report, label)."""
     return np.array([[report[label] for label in labels] for report in reports], np.int64).reshape(-1, len(labels))
 
 
 def _check_labels(
-    reference: Sequence[Mapping[str, int]],
-    predicted: Sequence[Mapping[str, int]],
+    reference: Reports,
+    predicted: Reports,
     labels: Sequence[str],
     uncertain: Any,
 ) -> list[str]:

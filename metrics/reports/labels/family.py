@@ -148,10 +148,7 @@ def value_of_sums(sums: npt.NDArray[Any], choice: Choice, what: str) -> Counts:
 
 
 def example_scores(reference: Mapping[str, int], predicted: Mapping[str, int], choice: Choice) -> Efficacy:
-    """Returns precision, recall and F1 of one report; empty pairs 1.
-
-    1 where neither side has a positive label among those chosen.
-    """
+    """Returns precision, recall and F1 of one report; 1 without a positive chosen label."""
     right, predicted_labels = (
         {label for label in choice.labels if side[label] in choice.positive} for side in (reference, predicted)
     )

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from medimg_eval.metrics.answers import AnsweredQuestion
-from medimg_eval.metrics.registry import comparisons, metric
+from medimg_eval.metrics.declarations import answer_share
+from medimg_eval.metrics.registry import comparisons
 from medimg_eval.metrics.reports.labels.family import label_family
 from medimg_eval.metrics.reports.labels.pet_uptake import uptake_labels
-from medimg_eval.metrics.reports.labels.taxonomies import (
-    CHEXPERT,
-    loaded,
-)
+from medimg_eval.metrics.reports.labels.taxonomies import CHEXPERT, loaded
 from medimg_eval.metrics.text import read_value
 
 
@@ -79,12 +77,8 @@ label_family(
 )
 
 
-@metric(
-    kind="answer",
+@answer_share(
     title="chexbert_similarity",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
     source="Yu et al. 2023 (CXR-Report-Metric)",
     requires=comparisons("chexbert_similarity"),
     settings="vectors of the first token of CheXbert, 512 word pieces at most; an empty text has 0",

@@ -286,11 +286,7 @@ _LACKING: Any = object()
 
 
 def read_yaml(place: str | Path, folder: str = "labelling") -> Mapping[str, Any]:
-    """Config of a YAML file, or of a package folder by name.
-
-    Raises:
-        UserError: there is no such file, or it cannot be read as YAML.
-    """
+    """Config of a YAML file, or of a package folder by name; UserError where unreadable."""
     import yaml
 
     text = str(place)

@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from medimg_eval.errors import UsageError
 from medimg_eval.metrics.answers import AnsweredQuestion
+from medimg_eval.metrics.declarations import answer_share, evidence_metric, share_summary
 from medimg_eval.metrics.proportions import quotient
-from medimg_eval.metrics.registry import ScoreTable, metric, summary
+from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.reports.labels.pet_uptake import uptake_labels
 from medimg_eval.metrics.reports.labels.taxonomies import loaded
 from medimg_eval.metrics.text import texts_of
@@ -58,15 +59,7 @@ def _parameter_organs(text: str) -> list[str]:
 _PARAMETER = "all, physiological, others or an organ"
 
 
-@metric(
-    kind="answer",
-    title="Uptake classes",
-    higher_is_better=None,
-    best=math.nan,
-    worst=math.nan,
-    source=SOURCE,
-    intermediate=True,
-)
+@evidence_metric(kind="answer", title="Uptake classes", source=SOURCE)
 def uptake_pairs(pair: AnsweredQuestion) -> Any:
     """The classes of each organ in both reports: 4 times the reference's number plus the prediction's. Evidence.
 
@@ -80,16 +73,8 @@ def uptake_pairs(pair: AnsweredQuestion) -> Any:
     return {organ: 4 * CLASSES.index(due[organ]) + CLASSES.index(written[organ]) for organ in due}
 
 
-@metric(
-    kind="answer",
-    title="Uptake, organs alike",
-    higher_is_better=True,
-    best=1.0,
-    worst=0.0,
-    source=SOURCE,
-    check=_parameter_organs,
-    parameter=_PARAMETER,
-    parameter_is_text=True,
+@answer_share(
+    title="Uptake, organs alike", source=SOURCE, check=_parameter_organs, parameter=_PARAMETER, parameter_is_text=True
 )
 def uptake_exact(pair: AnsweredQuestion, organs: str) -> float:
     """The share of organs whose class of uptake is that of the reference, `not said` among the classes.
@@ -112,11 +97,9 @@ def _count_classes(rows: ScoreTable, organs: str) -> npt.NDArray[np.float64]:
     return counts.reshape(len(code), -1)
 
 
-@summary(
+@share_summary(
     needs=("uptake_pairs",),
     title="Uptake, macro F1",
-    higher_is_better=True,
-    best=1.0,
     source=SOURCE,
     pieces=_count_classes,
     check=_parameter_organs,

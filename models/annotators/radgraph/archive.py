@@ -45,14 +45,7 @@ class Archive(NamedTuple):
 
 
 def read_archive(path: Path) -> Archive:
-    """Reads all of an archive.
-
-    Args:
-        path: a folder, or a tar file, compressed or not.
-
-    Raises:
-        UserError: no such archive, or something is missing in it.
-    """
+    """Reads an archive, a folder or a tar file; UserError where it is incomplete."""
     import torch
 
     def read(name: str, file: IO[bytes]) -> Any:
@@ -75,11 +68,7 @@ def read_archive(path: Path) -> Archive:
 
 
 def encoder_of(settings: Mapping[str, Any]) -> str:
-    """Returns the hub model with the archive encoder's architecture and tokenizer.
-
-    Raises:
-        UserError: the settings do not say.
-    """
+    """Returns the hub model of the archive's encoder; UserError if settings lack it."""
     try:
         return str(settings["model"]["embedder"]["token_embedders"]["bert"]["model_name"])
     except (KeyError, TypeError):
@@ -87,11 +76,7 @@ def encoder_of(settings: Mapping[str, Any]) -> str:
 
 
 def read_settings(path: Path) -> Mapping[str, Any]:
-    """Reads `config.json` alone, which in the tar files that AllenNLP writes comes first.
-
-    Raises:
-        UserError: no such archive, or no settings in it.
-    """
+    """Reads `config.json` alone, the first of AllenNLP's tar files; UserError without."""
     settings_ = _read_members(path, lambda name, file: json.load(file), only=CONFIG)
     if CONFIG not in settings_:
         raise UserError(f"{path}: holds no {CONFIG}; expected an archive of a RadGraph model, such as radgraph.tar.gz")

@@ -28,10 +28,7 @@ after each of the last so many, float32, (text, kept, vocabulary)."""
 
 
 def make_greedy_config(suggested: Any, tokenizer: Any) -> Any:
-    """Generation settings for greedy decoding, without a checkpoint's own.
-
-    Its temperature, penalties and lengths are left out.
-    """
+    """Generation settings for greedy decoding, without a checkpoint's temperature, penalties, lengths."""
     from transformers import GenerationConfig
 
     settings = {key: getattr(suggested, key, None) for key in KEPT_SETTINGS}
@@ -41,14 +38,7 @@ def make_greedy_config(suggested: Any, tokenizer: Any) -> Any:
 
 
 def build_generation_options(decoding: Decoding, prompts: Prompts, mask: Tensor, reader: Reader) -> dict[str, Any]:
-    """Arguments of `generate` for a batch beside its inputs.
-
-    Args:
-        decoding: how to write.
-        prompts: of the batch.
-        mask: 1 where a row holds its prompt, 0 where it is padded, (row, token).
-        reader: of the model.
-    """
+    """Arguments of `generate` for a batch beside its inputs; `mask` is (row, token)."""
     from transformers import LogitsProcessorList, StoppingCriteriaList
 
     lengths, options = mask.sum(1), dict[str, Any](max_new_tokens=decoding.max_new_tokens)
@@ -65,11 +55,7 @@ def build_generation_options(decoding: Decoding, prompts: Prompts, mask: Tensor,
 class RowStoppingCriteria:
     """Stops rows at stop texts or a full context.
 
-    Args:
-        reader: of the model: its tokenizer, and how much it can read.
-        stop: texts.
-        lengths: of each row's prompt, in tokens, int64, (row,).
-        width: of the padded prompts.
+    `lengths`, (row,), are the prompts' in tokens, `width` that of the padded prompts.
     """
 
     def __init__(self, reader: Reader, stop: Sequence[str], lengths: Tensor, width: int) -> None:
@@ -137,14 +123,6 @@ def decode_replies(
 
     Marks of thinking stay, also those that are special tokens of the checkpoint; so does the opening mark that a
     template has put before the answer, where nothing closes it.
-
-    Args:
-        ids: tokens written.
-        rendered: the prompts as texts.
-        lengths: tokens of each answer.
-        decoding: how it was written.
-        tokenizer: of the checkpoint.
-        ends: tokens that end an answer.
     """
     special = [token for token in tokenizer.all_special_tokens if isinstance(token, str)]
     marks = [token for token in special if split_thought(f"a{token}b").rule != "T6"]

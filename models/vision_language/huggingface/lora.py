@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from medimg_eval.case import Prompt
 from medimg_eval.errors import CaseError, UsageError, UserError, import_optional
-from medimg_eval.models.base import Example
 from medimg_eval.models.fitted import CHECKPOINTS, fitted_folder
 from medimg_eval.models.text_encoders import quiet
 from medimg_eval.models.vision_language.huggingface.decoding import compute_logits, split_answer
@@ -35,12 +34,7 @@ MARK = "lora_"
 
 @dataclass(frozen=True)
 class Taught:
-    """One prompt with the answer that is learned.
-
-    Attributes:
-        prompt: as the model is asked.
-        answer: as it is to be written.
-    """
+    """One prompt, as the model is asked, with the answer that is learned."""
 
     prompt: Prompt
     answer: str
@@ -134,10 +128,6 @@ class LoraVLM(HuggingFaceVLM):
             raise UserError("model.checkpoint is not set: fit the adapter first, and name the run's folder")
         if self.adapter is None or not Path(self.adapter, "adapter_config.json").is_file():
             raise UserError(f"{self.fitted}: holds no adapter of a finished fit; name the folder of one")
-
-    def prepare(self, labels: Mapping[int, str], example: Example) -> None:
-        """Loads the base, and the adapter or a new one, once."""
-        self._load()
 
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """The adapter's tensors alone: the base is no part of a checkpoint."""
@@ -274,11 +264,7 @@ class LoraVLM(HuggingFaceVLM):
 
 
 def answers_to(prompt: Prompt, key: Key) -> list[str]:
-    """Right answers in the words to write; letters of choices.
-
-    Raises:
-        CaseError: there is none that can be written, such as a place in an image.
-    """
+    """Right answers in the words to write, letters of choices; CaseError without any."""
     value = key.value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [f"{value:g}"]

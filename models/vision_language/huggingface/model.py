@@ -143,11 +143,7 @@ class HuggingFaceVLM(nn.Module, VisionLanguageModel, Chooser):
 
     @torch.inference_mode()
     def choose(self, prompts: Prompts) -> list[dict[str, float]]:
-        """Mean token log-probability of each option as the answer.
-
-        Raises:
-            CaseError: as in `generate`.
-        """
+        """Mean token log-probability of each option as the answer; CaseError as in `generate`."""
         weights: dict[int, dict[str, float]] = {}
         with self._count_usage(prompts):
             for indices, texts in self.reader.group_prompts(prompts):

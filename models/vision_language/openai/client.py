@@ -304,9 +304,7 @@ class _Seat:
 
 
 class Client:
-    """Client of one server, or of the least busy.
-
-    It belongs to the thread of `wait_for`.
+    """Client of one server, or of the least busy, in the thread of `wait_for`.
 
     Of several, one that fails is left alone for a while, which doubles, and its requests go to another.
     """
@@ -502,10 +500,7 @@ def http_library() -> Any:
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a coroutine in a thread, also within a running loop.
-
-    Whatever interrupts the waiting, such as Ctrl-C, cancels it.
-    """
+    """Runs a coroutine in a thread, also within a running loop; interrupts cancel it."""
     future = asyncio.run_coroutine_threadsafe(work, _background_loop())
     try:
         return future.result()

@@ -22,12 +22,7 @@ THINKING = ("reasoning", "reasoning_content", "thinking", "thoughts")
 
 
 def written_turns(messages: Sequence[Message], urls: Sequence[str]) -> list[dict[str, Any]]:
-    """Messages of a request; tool images follow as user turns.
-
-    Args:
-        messages: turns.
-        urls: of the prompt's images.
-    """
+    """Messages of a request; tool images follow as user turns."""
     turns: list[dict[str, Any]] = []
     waiting: list[dict[str, Any]] = []  # results of one turn stay together, before their images
     for message in messages:
@@ -65,11 +60,7 @@ def written_tools(tools: Sequence[ToolSpec]) -> list[dict[str, Any]]:
 
 
 def read_reply(told: Any) -> dict[str, Any]:
-    """Reply by `FIELDS`; None for omitted ones.
-
-    Raises:
-        ValueError: it holds no message.
-    """
+    """Reply by `FIELDS`, None for omitted ones; ValueError where it holds no message."""
     choices = told.get("choices") if isinstance(told, dict) else None
     if not (isinstance(choices, list) and choices and isinstance(choices[0], dict)):
         raise ValueError("its reply holds no choices")

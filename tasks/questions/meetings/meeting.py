@@ -101,13 +101,7 @@ class Meeting:
 
 
 class CourseRule(NamedTuple):
-    """A course, and what it needs.
-
-    Attributes:
-        begin: makes the course of a meeting.
-        texts: names of the words that it says.
-        settings: names of its settings.
-    """
+    """A course: what begins it, and the names of its texts and settings."""
 
     begin: Callable[[Meeting], Course]
     texts: tuple[str, ...]

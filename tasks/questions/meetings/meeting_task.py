@@ -93,13 +93,7 @@ class MeetingQuestionTask(QuestionTask):
 
 
 class _Session:
-    """A meeting about one prompt: its course, the speeches that are due, and what was said.
-
-    Args:
-        prompt: the question as it would be put to one model.
-        course: that was not begun.
-        kept: steps of an earlier start.
-    """
+    """A meeting about one prompt: its course, the speeches that are due, and what was said."""
 
     def __init__(self, prompt: Prompt, course: Course, kept: Sequence[Step]) -> None:
         self.prompt, self.course, self.steps = prompt, course, list(kept)
