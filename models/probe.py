@@ -17,7 +17,7 @@ from medimg_eval.codecs import Weighed
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.image import FEATURES
 from medimg_eval.imaging.pictures import as_picture
-from medimg_eval.models.base import Example, Regressor, RiskModel, shown_images
+from medimg_eval.models.base import Example, Regressor, RiskModel, refuse_names, shown_images
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification import Classifier
 from medimg_eval.models.explanations import Explanation
@@ -83,6 +83,8 @@ class Probe(Classifier, RiskModel, Regressor):
         self.tiles, self.slices = tiles, slices
         self.encoder, self.head, self.grid = encoder, make_head(head), dict(grid or {})
         self.criterion, self.folds, self.checkpoint, self.batch = criterion, folds, checkpoint, batch
+        by_part = encoder if isinstance(encoder, Mapping) else {}
+        refuse_names({"encoder": encoder} | {f"encoder.{part}": of_part for part, of_part in by_part.items()})
         for name in self.grid:
             self.head.changed({name: getattr(self.head, name, None)})
         if folds < 2 or batch < 1:
