@@ -303,10 +303,16 @@ class Probe(Classifier, RiskModel, Regressor):
                 "layout that gives features"
             )
         embedded = iter(self._embedded(pictures))
-        return [
-            np.concatenate([image.array[0] if is_features(image) else next(embedded)[None] for image in images])
-            for _, images in pairs
-        ]
+        bags = []
+        for prompt, images in pairs:
+            rows = [image.array[0] if is_features(image) else next(embedded)[None] for image in images]
+            if len(lengths := sorted({row.shape[-1] for row in rows})) > 1:
+                raise CaseError(
+                    f"case {prompt.case_id!r} has features of the lengths {', '.join(map(str, lengths))}; unlike parts "
+                    "of a case are for model=fusion_probe"
+                )
+            bags.append(np.concatenate(rows))
+        return bags
 
     def _embedded(self, pictures: Sequence[Image]) -> Iterator[Array]:
         for begin in range(0, len(pictures), self.batch):

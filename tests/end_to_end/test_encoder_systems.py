@@ -186,6 +186,8 @@ def test_olives_fuses_scans_fundus_and_values(name, tmp_path, phantom_encoder):
     changes = {"layout": {"values": ["BCVA", "CST"]}}
     conditions = ["conditions=[without_oct,only_values]"]
     run_commands(name, root, words, asked=conditions, changes=changes)
+    head = json.loads((tmp_path / "FIT/checkpoints/head.json").read_text())
+    assert set(head["settings"]["blocks"]) == {"oct", "fundus", "values"}
     assert "only_values" in table_of(tmp_path / "RUN", "by=condition")
 
 
