@@ -102,13 +102,19 @@ def build_task(config: Mapping[str, Any]) -> Task:
 def _without_nulls(config: Mapping[str, Any]) -> dict[str, Any]:
     """A task's config without settings that are null where its class has a default and takes no null.
 
-    `task.expected=null` so takes back what the YAML expects. Raises UsageError where there is no such default.
+    `task.expected=null` so takes back what the YAML expects, and `task.splits.validate=null` the cases to validate on.
+    Raises UsageError where there is no such default.
     """
+    by_part = {key: config[key] for key in ("splits", "expected") if isinstance(config.get(key), Mapping)}
+    config = {
+        **config,
+        **{key: {part: of for part, of in held.items() if of is not None} for key, held in by_part.items()},
+    }
     empty = {key for key, value in config.items() if value is None}
     try:
         made = pkgutil.resolve_name(str(config["_target_"])) if empty else None
     except (ImportError, AttributeError, ValueError):  # told when the task is made
-        return dict(config)
+        return config
     settings = fields(made) if isinstance(made, type) and is_dataclass(made) else ()
     empty &= {setting.name for setting in settings if "None" not in str(setting.type) and setting.name != "card"}
     for setting in settings:
@@ -271,7 +277,7 @@ def _of_fold(value: Any, number: int) -> Any:
     folder = Path(filled).expanduser()
     if (folder / "fold-0").is_dir():
         if not (own := folder / f"fold-{number}").is_dir():
-            raise UserError(f"{own}: no such folder, and the task has a fold {number}; fit it with folds=all")
+            raise UserError(f"{own}: no such folder; fit with the folds, sizes and draws of the test")
         return str(own)
     return filled
 

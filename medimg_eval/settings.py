@@ -252,6 +252,7 @@ def _quieten_lightning() -> None:
         ".*Experiment logs directory.*",
         ".*You have overridden `transfer_batch_to_device`.*",
         ".*in eval mode at the start of training.*",  # frozen encoders
+        "Num foregrounds .*unable to generate class balanced samples.*",  # masks without a finding
         ".*isinstance\\(treespec, LeafSpec\\)`.*",  # Lightning 2.6 on torch 2.15
     ):
         warnings.filterwarnings("ignore", message=advice)

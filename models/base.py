@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 from medimg_eval.arguments import keep_arguments
 from medimg_eval.case import Alignment, Array, Boxes, Image, Mask, Points, Prompt, Prompts
+from medimg_eval.errors import UsageError
 from medimg_eval.question import Decoding
 
 Example = Callable[[], Image]
@@ -324,6 +325,19 @@ class Reconstructor(Model, ABC):
             inverse FFT. It may be longer than the reference along its last two axes, as of oversampled scans: then its
             middle is judged.
         """
+
+
+def refuse_names(models: Mapping[str, Any]) -> None:
+    """Models within a model, by the keys that name them, are no strings.
+
+    Raises:
+        UsageError: one is the name of a config.
+    """
+    for key, model in models.items():
+        if isinstance(model, str):
+            raise UsageError(
+                f"model.{key} is invalid: expected a model, got the name {model!r}; say +model@model.{key}={model}"
+            )
 
 
 def shown_images(prompt: Prompt) -> list[Image]:

@@ -67,12 +67,13 @@ class FusionProbe(Probe):
 
     def _of_case(self, prompt: Prompt) -> dict[str, Array]:
         held: dict[str, list[Image]] = {}
+        parts = self.parts or list(getattr(self.head, "blocks", {}))
         for image in shown_images(prompt):
             part = image.attributes.get(PART) or image.modality or "image"
-            if not self.parts or part in self.parts:
+            if not parts or part in parts:
                 held.setdefault(part, []).append(image)
         if not held:
-            wanted = f" of {', '.join(self.parts)}" if self.parts else ""
+            wanted = f" of {', '.join(parts)}" if parts else ""
             raise CaseError(f"case {prompt.case_id!r} has no image{wanted}")
         return {part: self._vector(part, images) for part, images in held.items()}
 

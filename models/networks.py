@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from medimg_eval.errors import UsageError, UserError, nearest
+from medimg_eval.models.fitted import refuse_folds
 
 log = logging.getLogger(__name__)
 
@@ -189,6 +190,7 @@ def kept_beside(path: Path, name: str) -> Tensor | None:
 
 
 def _checkpoint_file(path: Path) -> Path:
+    refuse_folds(path)
     file = path / "checkpoints" / "best.ckpt" if path.is_dir() else path
     if not file.is_file():
         mend = "set model.checkpoint to a fit run's folder, or to a file of weights"

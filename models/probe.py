@@ -17,7 +17,7 @@ from medimg_eval.codecs import Weighed
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.image import FEATURES
 from medimg_eval.imaging.pictures import as_picture
-from medimg_eval.models.base import Example, Regressor, RiskModel, shown_images
+from medimg_eval.models.base import Example, Regressor, RiskModel, refuse_names, shown_images
 from medimg_eval.models.class_mapping import plain
 from medimg_eval.models.classification import Classifier
 from medimg_eval.models.explanations import Explanation
@@ -84,6 +84,8 @@ class Probe(Classifier, RiskModel, Regressor):
         self.tiles, self.slices = tiles, slices
         self.encoder, self.head, self.grid = encoder, make_head(head), dict(grid or {})
         self.criterion, self.folds, self.checkpoint, self.batch = criterion, folds, checkpoint, batch
+        by_part = encoder if isinstance(encoder, Mapping) else {}
+        refuse_names({"encoder": encoder} | {f"encoder.{part}": of_part for part, of_part in by_part.items()})
         for name in self.grid:
             self.head.changed({name: getattr(self.head, name, None)})
         if folds < 2 or batch < 1:
@@ -316,10 +318,16 @@ class Probe(Classifier, RiskModel, Regressor):
                 "layout that gives features"
             )
         embedded = iter(self._embedded(pictures))
-        return [
-            np.concatenate([image.array[0] if is_features(image) else next(embedded)[None] for image in images])
-            for _, images in pairs
-        ]
+        bags = []
+        for prompt, images in pairs:
+            rows = [image.array[0] if is_features(image) else next(embedded)[None] for image in images]
+            if len(lengths := sorted({row.shape[-1] for row in rows})) > 1:
+                raise CaseError(
+                    f"case {prompt.case_id!r} has features of the lengths {', '.join(map(str, lengths))}; unlike parts "
+                    "of a case are for model=fusion_probe"
+                )
+            bags.append(np.concatenate(rows))
+        return bags
 
     def _embedded(self, pictures: Sequence[Image]) -> Iterator[Array]:
         for begin in range(0, len(pictures), self.batch):

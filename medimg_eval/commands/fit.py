@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +24,7 @@ def run(config: DictConfig) -> None:
     overrides = HydraConfig.get().overrides.task
     folder = train_one(plain(config), overrides)
     if rank() == 0:
-        log.info("to test it: python -m medimg_eval %s", " ".join(_to_test(overrides, folder)))
+        log.info("to test it: python -m medimg_eval %s", shlex.join(_to_test(overrides, folder)))
 
 
 _SHARED = ("task", "model", "folds=", "fraction=", "shots=", "draws=")

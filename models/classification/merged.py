@@ -13,7 +13,7 @@ from torch import nn
 
 from medimg_eval.case import Prompts
 from medimg_eval.errors import UsageError, UserError
-from medimg_eval.models.base import Example
+from medimg_eval.models.base import Example, refuse_names
 from medimg_eval.models.classification.contract import Classifier
 
 log = logging.getLogger(__name__)
@@ -71,6 +71,7 @@ class MergedClassifier(nn.Module, Classifier):
         UsageError.refuse_invalid("model.rule", RULES, rule)
         if not (0 <= share <= 1 and 0 <= low <= high <= 1 and gamma >= 0):
             raise UsageError(f"expected shares from 0 to 1 with low <= high, got share={share}, low={low}, high={high}")
+        refuse_names({"general": general, "tuned": tuned})
         self.general, self.tuned, self.rule = general, tuned, rule
         self.share, self.low, self.high, self.gamma = share, low, high, gamma
         self.shares: dict[str, float] = {}

@@ -14,7 +14,7 @@ import numpy as np
 from medimg_eval.case import Array, Image, Prompts
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.imaging.video import Film, FilmPrompt
-from medimg_eval.models.base import FrameLabeler
+from medimg_eval.models.base import FrameLabeler, refuse_names
 from medimg_eval.models.fitted import CHECKPOINTS, FittedNetwork, fitted_folder
 
 log = logging.getLogger(__name__)
@@ -64,6 +64,7 @@ class TemporalModel(FittedNetwork, FrameLabeler):
     ) -> None:
         if network not in ("tcn", "gru") or min(width, layers, stages, epochs) < 1:
             raise UsageError(f"expected model.network tcn or gru, and sizes from 1 on, got {network!r}")
+        refuse_names({"frame_encoder": frame_encoder})
         self.network, self.causal, self.width, self.layers, self.stages = network, causal, width, layers, stages
         self.dropout, self.epochs, self.learning_rate, self.smoothing = dropout, epochs, learning_rate, smoothing
         self.seed, self.frame_encoder, self.checkpoint = seed, frame_encoder, checkpoint

@@ -100,6 +100,14 @@ def test_null_takes_a_setting_of_a_task_back_to_its_default():
     assert "expected" not in task.config
 
 
+def test_null_takes_a_part_or_an_expected_number_away():
+    words = ["task=crc_100k", "task.splits.validate=null", "task.expected.test=null"]
+    task = build_task(plain(composed("test", words))["task"])
+    assert "validate" not in task.splits
+    assert "test" not in task.expected
+    assert "fit" in task.splits
+
+
 def test_labels_are_also_taken_as_nnunet_has_them(newcomer):
     assert start([*MASKS.split(), "labels={background: 0, liver: 1}", "metrics=[dice]"]) == 0
     (manifest,) = newcomer.glob("runs/masks/*/manifest.json")

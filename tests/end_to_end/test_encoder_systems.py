@@ -6,11 +6,14 @@ The encoder, where pictures are shown, is one that our own `fit` trained on phan
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from medimg_eval.commands.cli import start
+from tests.benchmarks import test_multimed
 from tests.helpers import encoder_sets, hest_files
 from tests.helpers.benchmark_files import config, task
+from tests.helpers.chat_server import chat_server
 
 pytestmark = pytest.mark.long
 
@@ -20,18 +23,21 @@ EPOCH = ["trainer.max_epochs=1", "trainer.check_val_every_n_epoch=1"]
 
 
 @pytest.fixture(scope="module")
-def phantom_encoder(tmp_path_factory):
-    """Words that name the backbone that `fit` trained on X-ray phantoms as a probe's encoder."""
+def frozen_backbone(tmp_path_factory):
+    """The network that `fit` trained on X-ray phantoms, and its file of weights."""
     folder = tmp_path_factory.mktemp("phantom_encoder")
     words = ["fit", "task=phantom_findings", "task.layout.count=16", f"task.layout.root={folder}/phantoms"]
     words += ["~task.expected", "model=timm_classifier", f"model.backbone={NETWORK}", *QUICK[:2], *EPOCH]
     assert start([*words, f"run={folder}/fit"]) == 0
-    weights = folder / "fit/checkpoints/best.ckpt"
-    return [
-        "+model@model.encoder=timm_encoder",
-        f"model.encoder.backbone={NETWORK}",
-        f"model.encoder.weights={weights}",
-    ]
+    return NETWORK, folder / "fit/checkpoints/best.ckpt"
+
+
+@pytest.fixture(scope="module")
+def phantom_encoder(frozen_backbone):
+    """Words that name that network as a probe's encoder."""
+    backbone, weights = frozen_backbone
+    words = ["+model@model.encoder=timm_encoder", f"model.encoder.backbone={backbone}"]
+    return [*words, f"model.encoder.weights={weights}"]
 
 
 def sized(name, root, parts=("fit", "validate", "test"), **changes):
@@ -151,11 +157,43 @@ def test_patho_benchs_tables_and_features_go_through_its_probe(name, model, tmp_
     run_commands(name, root, words, changes=store)
 
 
-def test_benchx_tunes_a_backbone_on_its_lists(tmp_path):
+BENCHX_CLASSES = {
+    "benchx_nih": encoder_sets.write_benchx,
+    "benchx_rsna": encoder_sets.write_benchx_rsna,
+    "benchx_siim": encoder_sets.write_benchx_siim,
+    "benchx_vindr": encoder_sets.write_benchx_vindr,
+    "benchx_covidx": encoder_sets.write_benchx_covidx,
+}
+
+
+@pytest.mark.parametrize("name", sorted(BENCHX_CLASSES))
+def test_benchx_tunes_a_backbone_on_its_lists(name, tmp_path):
     root = folder_of(tmp_path)
-    encoder_sets.write_benchx(root)
+    BENCHX_CLASSES[name](root)
     words = ["model=timm_classifier", f"model.backbone={NETWORK}"]
-    assert "auroc" in run_commands("benchx_nih", root, words, EPOCH).lower()
+    assert "auroc" in run_commands(name, root, words, EPOCH).lower()
+
+
+@pytest.mark.parametrize("name", ["rsna_boxes", "siim_masks", "tbx11k", "object_cxr"])
+def test_benchx_finds_places_by_a_decoder_on_an_encoder_of_phantoms(name, tmp_path, frozen_backbone):
+    root = folder_of(tmp_path)
+    encoder_sets.write_benchx_masks(root)
+    encoder, weights = frozen_backbone
+    words = ["model=mask_probe", "model.network.channels=16", "model.patches_per_case=1"]
+    words += [f"model.network.encoder={encoder}", f"model.network.encoder_weights={weights}"]
+    learned = ["trainer.max_epochs=4", "trainer.check_val_every_n_epoch=4", "fit.lr=0.01"]
+    assert "pooled_dice@background" in run_commands(f"benchx_{name}", root, words, learned)
+
+
+def test_benchx_writes_reports_from_an_encoder_of_phantoms(tmp_path, frozen_backbone):
+    root = folder_of(tmp_path)
+    encoder_sets.write_iu_xray(root)
+    encoder, weights = frozen_backbone
+    words = ["model=report_probe", f"model.encoder={encoder}", f"model.encoder_weights={weights}", "model.views=2"]
+    words += ["model.decoder={model_type: gpt2, n_embd: 32, n_layer: 1, n_head: 4, n_positions: 64}"]
+    words += ["model.max_tokens=24", "task.metrics=[bleu_4,rouge_l]"]
+    learned = ["trainer.max_epochs=8", "trainer.check_val_every_n_epoch=8", "fit.lr=0.01"]
+    assert "bleu" in run_commands("iu_xray_r2gen", root, words, learned).lower()
 
 
 def test_swinchex_tunes_a_backbone_on_its_lists(tmp_path):
@@ -180,6 +218,8 @@ def test_olives_fuses_scans_fundus_and_values(name, tmp_path, phantom_encoder):
     changes = {"layout": {"values": ["BCVA", "CST"]}}
     conditions = ["conditions=[without_oct,only_values]"]
     run_commands(name, root, words, asked=conditions, changes=changes)
+    head = json.loads((tmp_path / "FIT/checkpoints/head.json").read_text())
+    assert set(head["settings"]["blocks"]) == {"oct", "fundus", "values"}
     assert "only_values" in table_of(tmp_path / "RUN", "by=condition")
 
 
@@ -191,6 +231,50 @@ def test_pillars_risk_of_lung_cancer_by_year(tmp_path):
     words += ["model=precomputed_risks", f"model.root={tmp_path}/risks.csv", f"model.survival={survival}"]
     assert start([*words, f"run={tmp_path}/RUN"]) == 0
     assert "c_index" in table_of(tmp_path / "RUN").lower()
+
+
+def label_reports(root, scheme, replies, *words):
+    """`label` by a served model that replies rightly, beside people's labels; returns the agreement by finding."""
+    with chat_server(replies=replies) as server:
+        model = ["model=openai_compatible", "model.model=tiny", f"model.base_url={server.url}", "model.cache=false"]
+        files = [f"reports={root}/reports.csv", f"human={root}/people.csv", f"out={root}/labels"]
+        assert start(["label", *files, f"scheme={scheme}", *model, "resamples=20", *words]) == 0
+    return pd.read_csv(root / "labels/agreement.csv")
+
+
+def test_rates_labels_of_reports_become_findings_of_frozen_features(tmp_path):
+    root = folder_of(tmp_path)
+    encoder_sets.write_rate(root)
+    words = ["column=Report Text", "write=[labels,rate]"]
+    agreement = label_reports(root, "chexpert_questions", encoder_sets.rate_replies(), *words)
+    held = agreement[agreement.statistic == "kappa"].set_index("label").value
+    assert held[["Cardiomegaly", "Edema"]].tolist() == [1, 1]
+    words = ["task.layout.labels=labels/rate.json", "model=rate_probe", "+model.head.epochs=100"]
+    words += ["+model.head.learning_rate=0.05", "fraction=[0.1,1]", "draws=2"]
+    changes = {"layout": {"labels": "labels/rate.json"}}
+    assert "auroc" in run_commands("rate_findings", root, words, changes=changes).lower()
+    assert "fraction-0.1" in table_of(tmp_path / "RUN", "by=condition")
+
+
+def test_mosaics_labels_of_danish_reports_are_a_task_of_pictures(tmp_path, phantom_encoder):
+    root = folder_of(tmp_path)
+    encoder_sets.write_mosaic(root)
+    agreement = label_reports(root, "mosaic_danskcxr", encoder_sets.mosaic_replies())
+    held = agreement[agreement.label == "PleuralEffusion"].set_index("statistic").value
+    assert (held["f1"], held["weighted_f1"]) == (1, 1)
+
+
+def test_multimeds_form_fuses_an_encoder_of_phantoms_with_signals_and_texts(tmp_path, frozen_backbone):
+    root = folder_of(tmp_path)
+    test_multimed.write(root, 80)
+    backbone, weights = frozen_backbone
+    words = ["model=fusion_risk"]
+    for key in ("model.encoder.slide", "model.encoder.xray"):
+        words += [f"+model@{key}=timm_encoder", f"{key}.backbone={backbone}", f"{key}.weights={weights}"]
+    conditions = ["conditions=[without_ecg,missing_dna-30,noisy_ecg-3,dropped_note-3,blank_values-30]"]
+    assert "c_index" in run_commands("multimed_form", root, words, asked=conditions).lower()
+    asked = table_of(tmp_path / "RUN", "by=condition")
+    assert all(name in asked for name in ("without_ecg", "missing_dna-30", "noisy_ecg-3", "dropped_note-3"))
 
 
 def test_t3_merges_two_models_in_domain_on_new_classes_and_corrupted(tmp_path):

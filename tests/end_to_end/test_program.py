@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -302,7 +303,7 @@ def test_scores_can_be_made_again_after_the_data_have_moved(program, write_datas
 def test_a_fitted_network_is_a_model_for_test_and_for_score(program, write_dataset, config_dir, tmp_path):
     conf = str(config_dir(write_dataset(3, fit=2, validate=2)))
     task = ["--config-dir", conf, "task=ellipsoids", "model=unet_small"]
-    network = ["model.network.channels=[4,8]", "model.network.strides=[2]", "model.roi_size=[8,8,8]"]
+    network = ["model.network.channels=[4, 8]", "model.network.strides=[2]", "model.roi_size=[8,8,8]"]
     fitted = program("fit", *task, *network, "run=fitted", "trainer.max_epochs=2", "trainer.check_val_every_n_epoch=1")
     assert fitted.returncode == 0, fitted.stderr
     assert "to test it: python -m medimg_eval test --config-dir" in fitted.stderr
@@ -311,7 +312,7 @@ def test_a_fitted_network_is_a_model_for_test_and_for_score(program, write_datas
         assert (folder / name).is_file()
     assert list((folder / "logs" / "tensorboard").iterdir())
     told = fitted.stderr.partition("to test it: python -m medimg_eval ")[2].splitlines()[0]
-    tested = program(*told.split())
+    tested = program(*shlex.split(told))
     assert tested.returncode == 0, tested.stderr
     manifest = json.loads((one_run(tmp_path / "runs") / "manifest.json").read_text())
     assert manifest["model_info"]["parameters"] > 0

@@ -2,8 +2,8 @@
 
 `python chat_server.py '{"plans": [[], ["500", "reset"]], "seconds": 0.02}'` prints its port. An item is the last number
 in the last text of a request; item n meets the faults of plan n modulo their number, one a request, and is then
-answered with "reply to n", unless the last fault is followed by "always". GET /counts tells what was asked and
-answered.
+answered with "reply to n", unless the last fault is followed by "always". `replies` are pairs of words and a reply,
+which answers a last text that holds all of the words. GET /counts tells what was asked and answered.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ ANSWERED = {"quota": (429, {"error": {"code": "insufficient_quota", "message": "
 class State:
     """What has happened so far."""
 
-    def __init__(self, plans: Sequence[Sequence[str]], seconds: float) -> None:
-        self.plans, self.seconds = plans, seconds
+    def __init__(
+        self, plans: Sequence[Sequence[str]], seconds: float, replies: Sequence[tuple[Sequence[str], str]]
+    ) -> None:
+        self.plans, self.seconds, self.replies = plans, seconds, replies
         self.lock = threading.Lock()
         self.asked: Counter[int] = Counter()
         self.answered: Counter[int] = Counter()
@@ -87,15 +89,18 @@ class Handler(BaseHTTPRequestHandler):
             state.most_under_way = max(state.most_under_way, state.under_way)
         try:
             time.sleep(state.seconds)
-            self.meet(fault, item)
+            self.meet(fault, item, body)
         finally:
             with state.lock:
                 state.under_way -= 1
 
-    def meet(self, fault: str, item: int) -> None:
+    def meet(self, fault: str, item: int, body: dict[str, Any]) -> None:
+        text = last_text(body)
+        fitting = (reply for words, reply in self.state.replies if all(word in text for word in words))
+        content = next(fitting, f"reply to {item}")
         reply = {
             "model": "tiny-1",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": f"reply to {item}"}}],
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": content}}],
             "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
         }
         reply["choices"][0]["finish_reason"] = "stop"
@@ -155,11 +160,15 @@ class Handler(BaseHTTPRequestHandler):
         """Closes without a word."""
 
 
+def last_text(body: dict[str, Any]) -> str:
+    """The last turn's text."""
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
 def item_of(body: dict[str, Any]) -> int:
     """The last number in the last turn's text, 0 where it has none."""
-    content = body["messages"][-1]["content"]
-    text = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-    return int(re.findall(r"\d+", f"0 {text}")[-1])
+    return int(re.findall(r"\d+", f"0 {last_text(body)}")[-1])
 
 
 class Running:
@@ -179,9 +188,11 @@ class Running:
 
 
 @contextlib.contextmanager
-def chat_server(plans: Sequence[Sequence[str]] = ((),), seconds: float = 0.0) -> Iterator[Running]:
+def chat_server(
+    plans: Sequence[Sequence[str]] = ((),), seconds: float = 0.0, replies: Sequence[tuple[Sequence[str], str]] = ()
+) -> Iterator[Running]:
     """A running server, ended at the end."""
-    config = json.dumps({"plans": [list(plan) for plan in plans], "seconds": seconds})
+    config = json.dumps({"plans": [list(plan) for plan in plans], "seconds": seconds, "replies": list(replies)})
     command = [sys.executable, "-IS", str(Path(__file__)), config]  # needs no packages, and starts faster without
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -196,7 +207,7 @@ def chat_server(plans: Sequence[Sequence[str]] = ((),), seconds: float = 0.0) ->
 def main() -> None:
     """Serves until it is killed."""
     config = json.loads(sys.argv[1])
-    Handler.state = State(config["plans"], config["seconds"])
+    Handler.state = State(config["plans"], config["seconds"], config.get("replies", ()))
     server = ThreadingHTTPServer(("127.0.0.1", config.get("port", 0)), Handler)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     sys.stdout.write(f"{server.server_port}\n")

@@ -163,6 +163,81 @@ def write_benchx(root):
         (root / f"{part}.txt").write_text("\n".join(names) + "\n")
 
 
+BENCHX_SPLITS = ("train", "train", "val", "test")
+"""Splits that rows of a fixture go to, one after the other."""
+
+
+def write_lists(root, names):
+    """BenchX's lists of names, a file for each split."""
+    for split in sorted(set(BENCHX_SPLITS)):
+        held = [name for place, name in enumerate(names) if BENCHX_SPLITS[place % 4] == split]
+        (root / f"{split}.txt").write_text("".join(f"{name}\n" for name in held))
+
+
+def write_benchx_table(root, file, header, row, classes, listed="{}"):
+    """Pictures of BenchX whose colour tells the class, named in a table and, as `listed` says, in the lists."""
+    lines, names = [header], []
+    for index in range(4 * 2 * len(classes)):
+        name, number = f"{index:04d}", index // 4 % len(classes)
+        picture(root / f"images/{name}.png", tile(number, index)[..., 0])
+        lines.append(row.format(index=index, name=name, label=classes[number]))
+        names.append(listed.format(name))
+    (root / file).write_text("\n".join(lines) + "\n")
+    write_lists(root, names)
+
+
+def write_benchx_rsna(root):
+    """BenchX's RSNA: a row for each box, here of nobody."""
+    write_benchx_table(
+        root, "rsna_labels.csv", ",patientId,x,y,width,height,Target", "{index},{name},,,,,{label}", "01"
+    )
+
+
+def write_benchx_siim(root):
+    """BenchX's SIIM: names with an ending in the table and without one in the lists."""
+    write_benchx_table(
+        root, "siim_labels.csv", "new_filename,ImageId,has_pneumo", "{name}.png,1.2.{index},{label}", "01"
+    )
+
+
+def write_benchx_vindr(root):
+    """BenchX's VinDr-CXR: findings of readers joined by a bar."""
+    layout = config("benchx_vindr").layout.target.classes
+    asked = [name for name, label in layout.items() if label in config("benchx_vindr").classes]
+    write_benchx_table(root, "vindr_labels.csv", "image_id,class_name", "{name},{label}|Other disease", asked)
+
+
+def write_benchx_covidx(root):
+    """BenchX's COVIDx: patients of sources, lists of files."""
+    row = "{index},images/{name}.png,{label},rsna"
+    header = "patient_id,filename,class,data_source"
+    write_benchx_table(root, "covidx_labels.csv", header, row, ["negative", "positive"], "images/{}.png")
+
+
+def write_benchx_masks(root):
+    """BenchX's sets with masks: a bright square in each other picture, and files of the same names."""
+    random, names = np.random.default_rng(0), [f"{index:04d}" for index in range(32)]
+    for index, name in enumerate(names):
+        mask, corner = np.zeros((64, 64), np.uint8), 8 + index % 5 * 8
+        mask[corner : corner + 16, corner : corner + 16] = index // 4 % 2
+        picture(root / f"images/{name}.png", 60 + random.integers(0, 30, mask.shape) + 120 * mask)
+        picture(root / f"masks/{name}.png", mask)
+    write_lists(root, names)
+
+
+def write_iu_xray(root):
+    """R2Gen's annotation of IU X-ray: two views a study, and a finding that both show as their grey."""
+    reports = ["The heart is enlarged . No effusion .", "The lungs are clear . Normal heart ."]
+    studies = {split: [] for split in ("train", "val", "test")}
+    for index in range(32):
+        split, name = BENCHX_SPLITS[index % 4], f"CXR{index}_IM-{index:04d}"
+        paths = [f"{name}/{view}.png" for view in range(2)]
+        for view, path in enumerate(paths):
+            picture(root / "images" / path, tile(index // 4 % 2, 2 * index + view)[..., 0])
+        studies[split].append({"id": name, "report": reports[index // 4 % 2], "image_path": paths, "split": split})
+    (root / "annotation.json").write_text(json.dumps(studies))
+
+
 def write_swinchex(root):
     """SwinCheX: lists with a column for each finding, beside NIH's folders of pictures."""
     classes = list(config("swinchex_nih").classes)
@@ -232,6 +307,56 @@ def write_nlst(root, risks):
         answers.append({"case": f"A{index}", "risk": risk, **{f"S{year}": 1 - risk * year / 6 for year in range(1, 7)}})
     (root / "nlst.csv").write_text("\n".join(lines) + "\n")
     pd.DataFrame(answers).to_csv(risks, index=False)
+
+
+HEARTS, LUNGS = ("The heart is of normal size.", "The heart is enlarged."), ("No oedema.", "There is pulmonary oedema.")
+"""Sentences of a report, of a finding that is absent and present."""
+
+
+def rate_replies():
+    """Words of a prompt of CheXpert's questions, and what a model replies that answers rightly."""
+    pairs = [(heart, lung) for heart in HEARTS for lung in LUNGS]
+    rewritten = [(["Write the report anew", f"{heart} {lung}"], f"{heart} {lung}") for heart, lung in pairs]
+    asked = [("Question: Is the heart enlarged?", HEARTS[1]), ("Question: Is there pulmonary oedema?", LUNGS[1])]
+    positive = [([question, told], json.dumps({"value": "yes", "evidence": told})) for question, told in asked]
+    return [*rewritten, *positive, (["Question:"], json.dumps({"value": "no"}))]
+
+
+def write_rate(root):
+    """RATE-Evals' features, whose first numbers tell two findings, beside the scans' reports and people's labels."""
+    random, reports, people = np.random.default_rng(0), [], []
+    for split, count in (("train", 40), ("valid", 8), ("test", 24)):
+        (root / "embeddings" / split).mkdir(parents=True)
+        for index in range(count):
+            name, present = f"{split}{index:03d}", (index % 2, index // 2 % 2)
+            vector = random.normal(0, 1, 6).astype(np.float32)
+            vector[:2] += 3 * np.array(present)
+            np.savez_compressed(root / f"embeddings/{split}/{name}.npz", embedding=vector[None])
+            told = f"{HEARTS[present[0]]} {LUNGS[present[1]]} Unchanged since the last study."
+            reports.append({"Accession": name, "Report Text": told})
+            people.append({"Accession": name, "Cardiomegaly": present[0], "Edema": present[1]})
+    pd.DataFrame(reports).to_csv(root / "reports.csv", index=False)
+    pd.DataFrame(people).to_csv(root / "people.csv", index=False)
+
+
+def mosaic_replies():
+    """Words of a Danish report, and the object that a model replies."""
+    names = list(config("mosaic_danskcxr", "labelling").findings)
+    held = {"Pleuravæske.": {"PleuralEffusion": 1}, "Ingen pleuravæske.": {"PleuralEffusion": 2}, "Normal.": {}}
+    return [([told], json.dumps(dict.fromkeys(names, -1) | stated)) for told, stated in held.items()]
+
+
+def write_mosaic(root):
+    """Danish reports, a picture of each, and what people read in half of them."""
+    reports, people = [], []
+    for index in range(36):
+        told, stated = (("Pleuravæske.", 1), ("Ingen pleuravæske.", 2), ("Normal.", -1))[index % 3]
+        part = ("fit", "validate", "test")[index // 3 % 3]
+        picture(root / f"images/r{index}.png", tile(int(stated == 1), index)[..., 0])
+        reports.append({"id": f"r{index}", "report": told, "part": part})
+        people.append({"id": f"r{index}", "PleuralEffusion": {2: 0, -1: ""}.get(stated, 1)})
+    pd.DataFrame(reports).to_csv(root / "reports.csv", index=False)
+    pd.DataFrame(people[:18]).to_csv(root / "people.csv", index=False)
 
 
 def write_clip(folder, seed):

@@ -1,6 +1,7 @@
 """Fusion of unlike parts of a case, of which some may be missing."""
 
 import csv
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,19 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import medimg_eval as me
-from medimg_eval.case import Condition, Prompt
+from medimg_eval.case import Case, Condition, Prompt
 from medimg_eval.data.layouts import Table
+from medimg_eval.data.layouts.table import PartImage
+from medimg_eval.data.layouts.timelines import VisitImage
 from medimg_eval.data.targets import ClassName
 from medimg_eval.degradations import DrawKey
 from medimg_eval.errors import CaseError, UsageError, UserError
+from medimg_eval.evaluation.fitting.embedding import CaseFeatures
 from medimg_eval.image import PART
+from medimg_eval.imaging import ImageFile
 from medimg_eval.models import FusionProbe
 from medimg_eval.models.heads import Targets, make_head
+from medimg_eval.store import FeatureStore
 from medimg_eval.tasks import ClassificationTask
 
 CLASSES = ["well", "ill"]
@@ -150,6 +156,32 @@ def test_a_fit_is_tested_with_parts_missing(eyes, fusion):
     assert run.scores[run.scores.condition == ""].case.nunique() == 10
     failed = run.scores[run.scores.status == "failed"].groupby("condition").case.unique()
     assert {name: sorted(cases) for name, cases in failed.items()} == {"only_fundus": ["e10", "e25"]}
+
+
+@pytest.mark.parametrize("fusion", ["early", "late"])
+def test_parts_stay_apart_where_features_come_from_the_store(eyes, fusion):
+    encoder = {"_target_": "medimg_eval.models.ColourStatistics"}
+    config = {"_target_": "medimg_eval.models.FusionProbe", "fusion": fusion, "head": {"name": "logistic", "C": 1}}
+    answers = []
+    for number, of_parts in enumerate((encoder, {"oct": encoder, "fundus": encoder})):  # the second is never stored
+        fitted = me.fit(task_of(), {**config, "encoder": of_parts}, run=f"fit{number}", num_workers=0)
+        head = json.loads((fitted / "checkpoints/head.json").read_text())
+        assert head["settings"]["blocks"] == {"fundus": 27, "oct": 27, "values": 2}
+        model = {**config, "encoder": of_parts, "checkpoint": str(fitted)}
+        run = me.test(task_of(), model, run=f"run{number}", num_workers=0, score_workers=0)
+        answers.append([run.predictions.first(case.id)["probabilities"]["ill"] for case in task_of().cases("test")])
+    assert answers[0] == pytest.approx(answers[1], abs=1e-6)
+    with pytest.raises(UserError, match="has features of the lengths 2, 27; .* model=fusion_probe"):
+        me.fit(task_of(), {"_target_": "medimg_eval.models.Probe", "encoder": encoder}, run="plain", num_workers=0)
+
+
+def test_visits_stay_in_order_where_features_come_from_the_store(eyes):
+    part = PartImage(ImageFile(Path("1_0.png")), "oct")
+    images = tuple(VisitImage(part, visit, visit - 2.0) for visit in (1, 2))
+    features = CaseFeatures(FeatureStore.create(eyes / "store", {}, 3), {"a": ("k", "l")})
+    shown_images = features.shown(Case("a", images, None)).images
+    assert [(image.part, image.visit, image.when) for image in shown_images] == [("oct", 1, -1.0), ("oct", 2, 0.0)]
+    assert [image.image.image.keys for image in shown_images] == [("k",), ("l",)]
 
 
 def test_one_part_alone_is_what_fusing_has_to_beat(eyes):

@@ -13,7 +13,7 @@ from medimg_eval.codecs import attention_of
 from medimg_eval.data.layouts import FeatureVectors, Slides
 from medimg_eval.data.targets import ClassColumns, ClassName
 from medimg_eval.errors import CaseError, UsageError, UserError
-from medimg_eval.models import Embedder, Probe
+from medimg_eval.models import Embedder, FusionProbe, MergedClassifier, Probe, TemporalModel
 from medimg_eval.models.probe import Lesson
 from medimg_eval.tasks import ClassificationTask
 
@@ -171,6 +171,20 @@ def test_pictures_are_embedded_and_a_head_of_another_encoder_is_refused(tmp_path
         Probe().check_ready()
     with pytest.raises(UsageError, match="no setting 'k'"):
         Probe(grid={"k": [1]})
+
+
+@pytest.mark.parametrize(
+    ("make", "key"),
+    [
+        (lambda: Probe("uni"), "encoder"),
+        (lambda: FusionProbe(encoder={"slide": "uni"}), "encoder.slide"),
+        (lambda: MergedClassifier(general="uni", tuned="uni"), "general"),
+        (lambda: TemporalModel(frame_encoder="uni"), "frame_encoder"),
+    ],
+)
+def test_a_name_in_the_place_of_a_model_is_refused_with_the_words_that_name_it(make, key):
+    with pytest.raises(UsageError, match=rf"model.{key} is invalid: .* say \+model@model.{key}=uni"):
+        make()
 
 
 def slides(root, count=72):

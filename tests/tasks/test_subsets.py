@@ -13,7 +13,7 @@ from medimg_eval.errors import UsageError, UserError
 from medimg_eval.models import ClassFrequency, Probe
 from medimg_eval.results import load_runs
 from medimg_eval.results.figures import data_fraction
-from medimg_eval.results.figures.data_fraction_plot import median_bounds
+from medimg_eval.results.figures.data_fraction_plot import median_bounds, spaced_labels
 from medimg_eval.tasks import ClassificationTask
 from medimg_eval.tasks.subsets import described
 
@@ -146,8 +146,17 @@ def test_one_run_of_fits_on_subsets_is_a_curve(cohort, tmp_path):
     assert "balanced_accuracy" in set(again.summary["metric"])
     with pytest.raises(UsageError, match="was fitted on"):
         me.test(task, config, fraction=[0.1, 1], draws=2, **QUIET)
+    with pytest.raises(UserError, match="holds a model for each fold or size; test with folds, fraction, shots and"):
+        me.test(task, config, **QUIET)
+    with pytest.raises(UserError, match="fold-6: no such folder; fit with the folds, sizes and draws of the test"):
+        me.test(task, config, fraction=[0.1, 1], draws=4, **QUIET)
     with pytest.raises(UsageError, match="is one model, and sizes of what is fitted on need one for each"):
         me.test(task, {**config, "checkpoint": str(plain)}, **words, **QUIET)
+
+
+def test_sizes_that_nearly_coincide_share_a_label():
+    assert spaced_labels([2, 4, 8, 9, 16, 19, 190]) == ["2", "4", "", "9", "", "19", "190"]
+    assert spaced_labels([7]) == ["7"]
 
 
 def test_bounds_of_a_median_come_from_order_statistics():

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Failure, Image, Prompt
+from medimg_eval.case import Array, Case, Failure, Image, Prompt, Reference
 from medimg_eval.data.bags import NoFeatures, StoredFeatures
 from medimg_eval.data.pieces import (
     CHUNK,
@@ -35,6 +35,7 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.plan import prepare_model
 from medimg_eval.evaluation.progress import tracked
 from medimg_eval.evaluation.settings import Settings
+from medimg_eval.image import VALUES
 from medimg_eval.lazy_torch import uses_torch
 from medimg_eval.models import Model
 from medimg_eval.store import FeatureStore, Item, digest
@@ -116,11 +117,25 @@ class CaseFeatures:
         return [sum(store.counts(keys)) for store, keys in every]
 
     def shown(self, case: Case) -> Case:
-        """Case with features as images; missing ones fail when read."""
+        """Case with features as images; missing ones fail when read.
+
+        Unlike parts stay apart, and numbers of a table as they are.
+        """
+        pictures = pictures_of(case)
+        if not pictures:
+            return case
         if case.id not in self.keys or self.store is None:
             return replace(case, images=(NoFeatures(self._why(case.id), case.files),))
-        files = tuple(path for image in case.images for path in image.files)
-        return replace(case, images=(StoredFeatures(self.store.path, self.keys[case.id], files),))
+        keys, store = self.keys[case.id], self.store.path
+        if len({_part_of(image) for image in pictures}) == 1 and not _part_of(pictures[0]):
+            files = tuple(path for image in pictures for path in image.files)
+            return replace(case, images=(StoredFeatures(store, keys, files),))
+        left = iter(keys)
+        images = (
+            image if _holds_numbers(image) else _with_features(image, StoredFeatures(store, (next(left),), image.files))
+            for image in case.images
+        )
+        return replace(case, images=tuple(images))
 
     def _of(self, case: str) -> tuple[FeatureStore, tuple[str, ...]]:
         if case in self.keys and self.store is not None:
@@ -139,7 +154,8 @@ def embed_cases(task: Task, cases: Sequence[Case], encoder: ModelSpec, settings:
     """
     refuse_no_encoder(encoder)
     permit(task, settings.may_leave, "model", encoder.name, encoder.model, ["images"])
-    pieces = pieces_of(cases, settings.plan, volumes_whole=_takes_volumes(encoder))
+    shown = [replace(case, images=pictures_of(case)) for case in cases]
+    pieces = pieces_of(shown, settings.plan, volumes_whole=_takes_volumes(encoder))
     every = unique(piece for some in pieces.values() for piece in some)
     made_by = _made_by(encoder, settings.plan, {piece.kind for piece in every})
     folder = _store_folder(encoder, made_by, settings)
@@ -178,6 +194,26 @@ def features_for(task: Task, cases: Sequence[Case], model: ModelSpec, settings: 
         "%d images were embedded by %s, the others were in %s", features.computed, spec.name, _store_location(features)
     )
     return [features.shown(case) for case in cases]
+
+
+def pictures_of(case: Case) -> tuple[Reference[Image], ...]:
+    """A case's images without the numbers of a table, which no encoder is shown."""
+    return tuple(image for image in case.images if not _holds_numbers(image))
+
+
+def _holds_numbers(image: Any) -> bool:
+    return getattr(image, "part", "") == VALUES
+
+
+def _part_of(image: Any) -> str:
+    """What tells an image from the others of its case; "" where they are alike."""
+    return str(getattr(image, "part", "") or getattr(image, "visit", ""))
+
+
+def _with_features(image: Any, features: StoredFeatures) -> Any:
+    """A reference whose innermost image is replaced by its features."""
+    inner = getattr(image, "image", None)
+    return features if inner is None else replace(image, image=_with_features(inner, features))
 
 
 def _store_location(found: CaseFeatures) -> str:

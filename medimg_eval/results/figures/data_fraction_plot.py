@@ -220,10 +220,22 @@ def _draw_figure(pieces: Pieces, frame: pd.DataFrame, title: str, target: float 
         axes.axhline(target, color=QUIET, lw=0.6, ls=":")
     axes.set_xscale("log")
     ticks = sorted({round(value) for value in frame.loc[frame["draw"] == ALL_DRAWS, "patients"].dropna()})
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+    axes.set_xticks(ticks, spaced_labels(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xlabel(f"{_who(pieces).capitalize()} fitted on")
     axes.set_ylabel(title)
     if legend:
         add_legend(figure, handles, texts, width)
     return figure
+
+
+def spaced_labels(ticks: Sequence[int]) -> list[str]:
+    """Texts of sizes on a logarithmic axis; "" for one that would touch the next larger."""
+    labels = [f"{tick:,}" for tick in ticks]
+    span = np.log(ticks[-1] / ticks[0]) if len(ticks) > 1 else 1.0
+    for place in reversed(range(len(ticks) - 1)):
+        larger = next(other for other in range(place + 1, len(ticks)) if labels[other])
+        letters = (len(labels[place]) + len(labels[larger])) / 2
+        if np.log(ticks[larger] / ticks[place]) < 0.02 * (1 + letters) * span:
+            labels[place] = ""
+    return labels
