@@ -72,3 +72,28 @@ def sar_rarp_action_score(sums: Floats) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         score: Floats = np.sqrt(sums[..., 0] * sums[..., 1]) / sums[..., 2]
     return score
+
+
+def _mask_pieces(rows: ScoreTable) -> Floats:
+    """IoU and NSD as parts of their video's mean, and 1 of each video."""
+    video = np.unique(rows.attributes["patient"], return_inverse=True)[1]
+    is_overlap = rows.metric == "iou"
+    pieces = np.zeros((rows.value.size, 3))
+    for column, chosen in enumerate((is_overlap, ~is_overlap)):
+        counts = np.bincount(video[chosen], minlength=int(video.max(initial=-1)) + 1)
+        pieces[chosen, column] = rows.value[chosen] / counts[video[chosen]]
+    pieces[np.unique(video, return_index=True)[1], 2] = 1
+    return pieces
+
+
+@summary(
+    title="SAR-RARP50 instruments",
+    higher_is_better=True,
+    best=1.0,
+    source="Psychogyios et al. 2023, SAR-RARP50, and its evaluation",
+    needs=("iou", "nsd@10"),
+    pieces=_mask_pieces,
+)
+def sar_rarp_segmentation_score(sums: Floats) -> Floats:
+    """Root of mean IoU times mean NSD at 10 pixels, each over frames and labels of a video, then over videos."""
+    return sar_rarp_action_score(sums)

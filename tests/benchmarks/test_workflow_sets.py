@@ -2,6 +2,10 @@
 
 import json
 import pickle
+import warnings
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ from medimg_eval.metrics import get
 from medimg_eval.metrics.registry import ScoreTable
 from medimg_eval.metrics.workflow import component_groups
 from tests.helpers.authors import import_package, load_functions, require_clone
-from tests.helpers.benchmark_files import config, task
+from tests.helpers.benchmark_files import config, picture, task
 from tests.helpers.film_sets import (
     PHASES,
     TOOLS,
@@ -28,6 +32,7 @@ from tests.helpers.film_sets import (
     write_jigsaws,
     write_multibypass,
     write_pitvis,
+    write_sar_masks,
     write_sar_rarp,
     write_scoliosis,
     write_strokevision,
@@ -230,6 +235,16 @@ def test_endoscapes_has_a_split_a_folder_and_pools_its_frames(tmp_path):
     assert np.isnan(found["presence_ap", "C1"])
 
 
+def test_boxes_of_endoscapes_lie_in_the_pictures_beside_their_file(tmp_path):
+    write_endoscapes(tmp_path)
+    benchmark = task("endoscapes_boxes", tmp_path)
+    (case,) = benchmark.cases("test")
+    assert (case.patient, case.images[0].files) == ("162", (tmp_path / "test/162_5850.jpg",))
+    truth = case.target.read()
+    assert truth.names == ("gallbladder",)
+    assert truth.corners.tolist() == [[4, 10, 23, 39]]  # rows and columns of pixels within
+
+
 def test_heichole_counts_videos_of_50_frames_a_second_once_a_second(tmp_path):
     write_heichole(tmp_path)
     benchmark = task("heichole", tmp_path)
@@ -290,8 +305,6 @@ def test_sar_rarp_multiplies_means_over_videos(tmp_path):
 def test_sar_rarp_scores_are_those_of_its_toolkit(tmp_path):
     clone = require_clone("surgical-vision/SAR_RARP50-evaluation")
     numpy = type("Numpy", (), {name: getattr(np, name) for name in dir(np) if name != "float"} | {"float": float})
-    import warnings
-
     names = ("segment_labels", "segment_intervals", "_accuracy", "_f1k")
     theirs = load_functions(clone / "sarrarp50/metrics/action_recognition.py", *names, np=numpy, warnings=warnings)
     rng = np.random.default_rng(0)
@@ -306,6 +319,66 @@ def test_sar_rarp_scores_are_those_of_its_toolkit(tmp_path):
     found = scores(benchmark, case, [names[c] for c in said], "video_accuracy", "segment_f1@10")
     assert found["video_accuracy", "all"] == pytest.approx(theirs["_accuracy"](said, truth), abs=1e-12)
     assert found["segment_f1@10", "all"] == pytest.approx(theirs["_f1k"](said, truth, n_classes=8), abs=1e-12)
+
+
+def sar_segmentation_score(benchmark, answer):
+    """The run's score of answers, a function of a case's true labels and id."""
+    rows, videos = [], []
+    for number, case in enumerate(benchmark.cases("test")):
+        prediction = benchmark.accept(case, answer(case.target.read().labels, case.id))
+        rows += [(number, row) for row in benchmark.score(case, prediction, ["iou", "nsd@10"])]
+        videos += [case.patient] * (len(rows) - len(videos))
+    table = replace(score_table(rows), attributes={"patient": np.array(videos)})
+    return float(get("sar_rarp_segmentation_score").function(table))
+
+
+def test_sar_rarp_masks_are_means_of_labels_frames_and_videos(tmp_path):
+    write_sar_masks(tmp_path)
+    benchmark = task("sar_rarp50_segmentation", tmp_path)
+    cases = {case.id: case for case in benchmark.cases("test")}
+    frames = ("41/segmentation/000000000", "41/segmentation/000000060", "42/segmentation/000000000")
+    assert sorted(cases) == [f"video_{name}" for name in frames]
+    case = cases["video_41/segmentation/000000060"]
+    assert (case.patient, np.unique(case.target.read().labels).tolist()) == ("video_41", [0, 1])
+    assert (case.images[0].read().array == 60).all()
+    assert sar_segmentation_score(benchmark, lambda truth, name: truth) == pytest.approx(1)
+    # Nothing is said of the second video: of nine labels two are missed, and those in neither count as right.
+    score = sar_segmentation_score(benchmark, lambda truth, name: truth * name.startswith("video_41"))
+    assert score == pytest.approx((1 + 7 / 9) / 2)
+    # The thread is missed in one frame of two of the first video, and called a catheter there.
+    score = sar_segmentation_score(
+        benchmark, lambda truth, name: np.where((truth == 5) & ("41" in name), 9, truth).astype(np.uint8)
+    )
+    assert score == pytest.approx(((7 / 9 + 1) / 2 + 1) / 2)
+
+
+@pytest.mark.slow
+def test_sar_rarp_masks_are_scored_as_by_its_toolkit(tmp_path):
+    clone = require_clone("surgical-vision/SAR_RARP50-evaluation")
+    cv2, torch = (pytest.importorskip(name) for name in ("cv2", "torch"))
+    import monai.metrics
+
+    given = {"np": np, "Path": Path, "warnings": warnings, "cv2": cv2, "monai": monai, "torch": torch}
+    names = ("imread_one_hot", "get_val_func", "mIoU", "mNSD")
+    theirs = load_functions(clone / "sarrarp50/metrics/segmentation.py", *names, **given)
+    write_sar_masks(tmp_path / "data")
+    rng, answers = np.random.default_rng(5), {}
+    benchmark = task("sar_rarp50_segmentation", tmp_path / "data")
+    for case in benchmark.cases("test"):
+        blocks = np.kron(rng.integers(0, 11, (8, 8)), np.ones((20, 20), int))  # some labels in neither, some in one
+        truth = np.where(blocks < 9, blocks * (blocks != 3), 0)
+        for folder in ("segmentation", "rgb"):
+            picture(tmp_path / f"data/test/{case.id.replace('segmentation', folder)}.png", truth)
+        answers[case.id] = (np.roll(truth, 12, (0, 1)) * (truth != 4)).astype(np.uint8)
+        picture(tmp_path / f"said/{case.id}.png", answers[case.id])
+    videos = [tmp_path / f"data/test/video_{number}" for number in (41, 42)]
+    means = [
+        np.mean([measure(tmp_path / "said" / video.name, video).mean() for video in videos])
+        for measure in (theirs["mIoU"], partial(theirs["mNSD"], channel_tau=[10] * 9))  # as scripts/evaluate.py asks
+    ]
+    assert 0.1 < means[0] < means[1] < 0.9
+    ours = sar_segmentation_score(benchmark, lambda truth, name: answers[name])
+    assert ours == pytest.approx(np.sqrt(means[0] * means[1]), abs=1e-6)
 
 
 def test_jigsaws_leaves_out_a_surgeon_or_a_trial_of_each(tmp_path):

@@ -11,6 +11,7 @@ from tests.helpers.benchmark_files import config, picture
 PHASES = ["Preparation", "CalotTriangleDissection", "ClippingCutting", "GallbladderDissection"]
 PHASES += ["GallbladderPackaging", "CleaningCoagulation", "GallbladderRetraction"]
 TOOLS = ["Grasper", "Bipolar", "Hook", "Scissors", "Clipper", "Irrigator", "SpecimenBag"]
+ENDOSCAPES = ["cystic_plate", "calot_triangle", "cystic_artery", "cystic_duct", "gallbladder", "tool"]
 
 
 def write_cholec80(root):
@@ -92,7 +93,7 @@ def write_jigsaws(root):
 
 
 def write_endoscapes(root):
-    """Two frames of a video in each part, with the means of three raters."""
+    """Two frames of a video in each part, with the means of three raters, and a gallbladder in one."""
     for split, video in (("train", 1), ("val", 121), ("test", 162)):
         (root / split).mkdir()
         images = [
@@ -100,6 +101,15 @@ def write_endoscapes(root):
             {"file_name": f"{video}_5975.jpg", "ds": [1 / 3, 1.0, 0.0]},
         ]
         (root / split / "annotation_ds_coco.json").write_text(json.dumps({"images": images}))
+        boxes = {
+            "images": [{"id": 7, "file_name": f"{video}_5850.jpg", "height": 48, "width": 85}],
+            "annotations": [
+                {"id": 1, "image_id": 7, "category_id": 5, "bbox": [10, 4, 30, 20], "area": 600, "iscrowd": 0}
+            ],
+            "categories": [{"id": number, "name": name} for number, name in enumerate(ENDOSCAPES, start=1)],
+        }
+        (root / split / "annotation_coco.json").write_text(json.dumps(boxes))
+        picture(root / split / f"{video}_5850.jpg", np.zeros((48, 85, 3)))
 
 
 def write_heichole(root):
@@ -126,6 +136,18 @@ def write_sar_rarp(root):
         folder = root / f"{split}/video_{video:02d}"
         folder.mkdir(parents=True)
         (folder / "action_discrete.txt").write_text("".join(f"{6 * k},{k // 5}\n" for k in range(10)))
+
+
+def write_sar_masks(root):
+    """Two videos to fit on and two to test, of two frames and one: a clasper, and in the first frame a thread."""
+    for name, frames in (("train1/video_01", 1), ("train2/video_02", 1), ("test/video_41", 2), ("test/video_42", 1)):
+        for frame in range(0, 60 * frames, 6):
+            picture(root / name / f"rgb/{frame:09d}.png", np.full((40, 40, 3), frame))
+        for frame in range(0, 60 * frames, 60):
+            mask = np.zeros((40, 40))
+            mask[2:32, 4:8] = 1
+            mask[35, 10:30] = 5 * (frame == 0)
+            picture(root / name / f"segmentation/{frame:09d}.png", mask)
 
 
 def write_bleedorigin(root):

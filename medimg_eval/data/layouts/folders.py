@@ -30,11 +30,14 @@ class Volumes(FolderLayout):
         mask: pattern of the label map; `target` instead where the truth is of another kind.
         table: optional CSV below `root` with a column `case`, optionally `patient` and `split`; every other column
             becomes an attribute. Without it every file that matches `mask`, or else the first image, is a case.
+        id: pattern of the ids of cases that are found, such as `{video}/{case}` where files of several folders have one
+            name.
     """
 
     image: str | Sequence[str] = ""
     mask: str = ""
     table: str = ""
+    id: str = "{case}"
 
     def __post_init__(self) -> None:
         """Refuses a truth that is named twice."""
@@ -91,9 +94,8 @@ class Volumes(FolderLayout):
         matches = find(root, pattern)
         if not matches:
             raise MissingDataError(f"{root / pattern}: there is no such file")
-        return [
-            Entry(fields["case"], root, (Row(root, "", fields),), split=fields.get("split")) for _, fields in matches
-        ]
+        rows = [Row(root, "", fields) for _, fields in matches]
+        return [Entry(row.filled(self.id, row.text), root, (row,), split=row.values.get("split")) for row in rows]
 
 
 def find(root: Path, pattern: str) -> list[tuple[Path, dict[str, str]]]:
