@@ -40,8 +40,8 @@ ANSWERED = {"quota": (429, {"error": {"code": "insufficient_quota", "message": "
 class State:
     """What has happened so far."""
 
-    def __init__(self, plans: Sequence[Sequence[str]], seconds: float) -> None:
-        self.plans, self.seconds = plans, seconds
+    def __init__(self, plans: Sequence[Sequence[str]], seconds: float, reply: str) -> None:
+        self.plans, self.seconds, self.reply = plans, seconds, reply
         self.lock = threading.Lock()
         self.asked: Counter[int] = Counter()
         self.answered: Counter[int] = Counter()
@@ -93,9 +93,10 @@ class Handler(BaseHTTPRequestHandler):
                 state.under_way -= 1
 
     def meet(self, fault: str, item: int) -> None:
+        text = self.state.reply.replace("ITEM", str(item))
         reply = {
             "model": "tiny-1",
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": f"reply to {item}"}}],
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": text}}],
             "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
         }
         reply["choices"][0]["finish_reason"] = "stop"
@@ -179,9 +180,11 @@ class Running:
 
 
 @contextlib.contextmanager
-def chat_server(plans: Sequence[Sequence[str]] = ((),), seconds: float = 0.0) -> Iterator[Running]:
-    """A running server, ended at the end."""
-    config = json.dumps({"plans": [list(plan) for plan in plans], "seconds": seconds})
+def chat_server(
+    plans: Sequence[Sequence[str]] = ((),), seconds: float = 0.0, reply: str = "reply to ITEM"
+) -> Iterator[Running]:
+    """A running server, ended at the end; ITEM in its reply is the number of the item."""
+    config = json.dumps({"plans": [list(plan) for plan in plans], "seconds": seconds, "reply": reply})
     command = [sys.executable, "-IS", str(Path(__file__)), config]  # needs no packages, and starts faster without
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -196,7 +199,7 @@ def chat_server(plans: Sequence[Sequence[str]] = ((),), seconds: float = 0.0) ->
 def main() -> None:
     """Serves until it is killed."""
     config = json.loads(sys.argv[1])
-    Handler.state = State(config["plans"], config["seconds"])
+    Handler.state = State(config["plans"], config["seconds"], config.get("reply", "reply to ITEM"))
     server = ThreadingHTTPServer(("127.0.0.1", config.get("port", 0)), Handler)
     server.handle_error = lambda *_: None  # type: ignore[method-assign]
     sys.stdout.write(f"{server.server_port}\n")
