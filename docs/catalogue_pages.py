@@ -66,7 +66,7 @@ MODELS = {
     "QuestionTask": "model=huggingface_vlm model.checkpoint=VLM",
     "ReportTask": "model=huggingface_vlm model.checkpoint=VLM",
     "ClassificationTask": "model=precomputed_classes model.root=PREDICTIONS",
-    "ReconstructionTask": "model=precomputed_images model.root=PREDICTIONS",
+    "ReconstructionTask": "model=precomputed_reconstructions model.root=PREDICTIONS",
     "SynthesisTask": "model=precomputed_images model.root=PREDICTIONS",
     "DetectionTask": "model=precomputed_boxes model.root=PREDICTIONS",
     "LandmarkTask": "model=precomputed_points model.root=PREDICTIONS",

@@ -50,17 +50,23 @@ def test_years_count_from_one_and_each_year_has_its_auroc(tmp_path):
         assert found == pytest.approx(published(scores, rows, year - 1)), year
 
 
-def test_mewms_lists_have_scans_of_before_and_after_and_their_scores_are_its_programs(tmp_path):
+def write_mewm(root):
+    """Thirty patients, ten of them to fit on; the times and events of all."""
     rng = np.random.default_rng(0)
     lines, times, events = [], rng.integers(1, 60, 30), rng.integers(0, 2, 30)
     for number in range(30):
         folder = f"cohort/p{number:02d}"
         for name in ("pre", "post"):
-            volume(tmp_path / folder / f"{name}.nii.gz", np.full((3, 3, 3), number))
+            volume(root / folder / f"{name}.nii.gz", np.full((3, 3, 3), number))
         cells = [f"{folder}/{name}.nii.gz" for name in ("pre", "pre_mask", "v", "v_mask", "post", "post_mask")]
         lines.append("\t".join([*cells, str(times[number]), str(events[number])]))
-    (tmp_path / "train.txt").write_text("\n".join(lines[:10]) + "\n")
-    (tmp_path / "valid.txt").write_text("\n".join(lines[10:]) + "\n")
+    (root / "train.txt").write_text("\n".join(lines[:10]) + "\n")
+    (root / "valid.txt").write_text("\n".join(lines[10:]) + "\n")
+    return times, events
+
+
+def test_mewms_lists_have_scans_of_before_and_after_and_their_scores_are_its_programs(tmp_path):
+    times, events = write_mewm(tmp_path)
     cases = task("mewm_survival", tmp_path).cases("test")
     held = [case.target.read() for case in cases]
     assert [(one.time, one.event) for one in held] == list(zip(times[10:], events[10:] == 1, strict=True))

@@ -234,9 +234,11 @@ def test_what_skm_teas_t2_lacks_is_named(skm_tea):
 
 @pytest.fixture(scope="module")
 def mc_mrrec(tmp_path_factory):
-    """Scans of 256 slices of 44 by 34 samples and 3 coils; the lowest frequency is in the middle, signs alternate."""
-    tmp_path = tmp_path_factory.mktemp("mc_mrrec")
-    rows, columns = 44, 34
+    return write_mc_mrrec(tmp_path_factory.mktemp("mc_mrrec"), 44, 34)
+
+
+def write_mc_mrrec(tmp_path, rows, columns):
+    """Scans of 256 slices and 3 coils; the lowest frequency is in the middle, signs alternate."""
     image = ellipse(rows, columns) * np.linspace(0.5, 1, 256)[:, None, None]
     coils = np.moveaxis(loops(3, rows, columns), 0, -1) * image[..., None]
     # A plain inverse FFT of these shows the image where it is, and yet the middle holds the lowest frequency.

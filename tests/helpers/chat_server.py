@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
     def meet(self, fault: str, item: int, body: dict[str, Any]) -> None:
         text = last_text(body)
         fitting = (reply for words, reply in self.state.replies if all(word in text for word in words))
-        content = next(fitting, f"reply to {item}")
+        content = next(fitting, "reply to ITEM").replace("ITEM", str(item))
         reply = {
             "model": "tiny-1",
             "choices": [{"index": 0, "message": {"role": "assistant", "content": content}}],
@@ -191,7 +191,7 @@ class Running:
 def chat_server(
     plans: Sequence[Sequence[str]] = ((),), seconds: float = 0.0, replies: Sequence[tuple[Sequence[str], str]] = ()
 ) -> Iterator[Running]:
-    """A running server, ended at the end."""
+    """A running server, ended at the end; ITEM in a reply is the number of the item."""
     config = json.dumps({"plans": [list(plan) for plan in plans], "seconds": seconds, "replies": list(replies)})
     command = [sys.executable, "-IS", str(Path(__file__)), config]  # needs no packages, and starts faster without
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
