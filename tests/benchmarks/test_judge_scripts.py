@@ -4,18 +4,29 @@ Each test runs where MEDIMG_EVAL_CLONES names a folder with a clone of the repos
 """
 
 import json
+import random
 import re
+import warnings
+from collections import defaultdict
+from importlib.resources import files
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+import yaml
+from sklearn.metrics import f1_score
 
-from medimg_eval.results import load_runs
+from medimg_eval.instantiate import build_task
+from medimg_eval.metrics.judges.green import green_score, read_green
+from medimg_eval.results import build_authors_tables, load_runs
+from medimg_eval.tasks.questions.templates import fill
 from tests.benchmarks.test_question_scripts import OPTIONS, replies, taken
 from tests.helpers.authors import load_functions, require_clone
-from tests.helpers.catalogue import answered, task_of
+from tests.helpers.catalogue import SAMPLES, answered, config_of, task_of, worth
 from tests.helpers.judge_asks import judge_prompts
 from tests.helpers.samples import ALL
 
+# ruff: noqa: S311
 pytestmark = pytest.mark.slow
 assert ALL is not None
 
@@ -35,11 +46,22 @@ def test_medq_benchs_choices_are_those_of_vlmevalkit(tmp_path):
         assert case.target.read().value == reader._convert_answer_to_letter(line["answer"])
 
 
-RATINGS = ["Score: 2", "Score:1", "Score：0", "Score: 1.5", "2", " 0 ", "Score: 2 as all is said", "none", "", "Score: high"]
+RATINGS = [
+    "Score: 2",
+    "Score:1",
+    "Score：0",
+    "Score: 1.5",
+    "2",
+    " 0 ",
+    "Score: 2 as all is said",
+    "none",
+    "",
+    "Score: high",
+]
 
 
 @pytest.mark.parametrize(
-    "name, file, scorer, templates",
+    ("name", "file", "scorer", "templates"),
     [
         ("medq_bench_description", "medqbench_caption", "MedQBench_Caption_Scorer", "PROMPT_TEMPLATES"),
         (
@@ -73,7 +95,7 @@ def choices(text):
     return dict(zip(names, text, strict=False))
 
 
-def test_med_rewardbenchs_prompt_and_agreement_are_its_scripts(tmp_path, monkeypatch):
+def test_med_rewardbenchs_prompt_and_agreement_are_its_scripts(tmp_path):
     clone = require_clone("meidandz/Med-RewardBench") / "vlm"
     names = ("construct_input", "normalize_chosen_answer", "evaluate_accuracy")
     theirs = load_functions(clone / "00_benchmark_full_pipeline.py", *names, re=re, json=json)
@@ -102,3 +124,128 @@ def test_med_rewardbenchs_prompt_and_agreement_are_its_scripts(tmp_path, monkeyp
         ours = run.scores[run.scores["case"] == name].set_index("metric")["value"]
         for dimension in written[name]:
             assert ours[f"grade@{dimension}"] == row[f"{dimension}_acc"], (name, dimension)
+
+
+def notebook_code(path, *names):
+    """The definitions of a notebook's cells, as a file beside which nothing else of it runs."""
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    sources = ["".join(cell["source"]) for cell in cells]
+    return "\n\n".join(source for source in sources if any(name in source for name in names))
+
+
+def test_3mdbenchs_words_ratings_and_f1_are_its_scripts(tmp_path):
+    clone = require_clone("univanxx/3mdbench")
+    names = ("get_replace", "get_correct_diags", "comp2id")
+    (tmp_path / "metrics.py").write_text(notebook_code(clone / "benchmarking/count_metrics.ipynb", *names))
+    theirs = load_functions(tmp_path / "metrics.py", *names, re=re)
+    words = load_functions(clone / "utils/dialogue_utils.py", "get_patient_prompt", "characters_dict")
+    asked_words = load_functions(clone / "utils/assessment_utils.py", "system_prompt")["system_prompt"]
+    task = task_of("mdbench_3m", tmp_path / "data")
+    for case in task.cases("test"):
+        fields = case.question.fields
+        told = fill(task.script, fields | {"character": task.characters[fields["personality"]]})
+        right = words["get_patient_prompt"](fields["complaint"], fields["symptoms"], fields["personality"])
+        assert told.split() == right.split()
+    asked = {question.name: (question, prompt) for question, prompt in judge_prompts(task, case, {"texts": ["hives"]})}
+    assert asked["history"][1].text.split()[: len(asked_words.split())] == asked_words.split()
+    items = {"1.1": "history", "1.2": "symptoms", "1.3": "explanation", "2.1": "empathy", "2.2": "wishes"}
+    items |= {"3.1": "diagnostic_plan", "3.2": "treatment_plan"}
+    for answer in (0, 1, "0", "1", "yes", "No", "YES"):
+        for key, name in items.items():
+            rating = f"```python\n{{'{key}': {answer!r}}}\n```"
+            assert asked[name][0].verdict(rating) == theirs["get_replace"](answer), (name, answer)
+    for answer in theirs["comp2id"]:
+        rating = f'{{"4.1": "{answer.capitalize()}"}}'
+        assert asked["competence"][0].verdict(rating) == theirs["comp2id"][answer]
+
+    draw = random.Random(5)
+    cases = task.cases("test")
+    called = [*cases[0].question.options, *task.synonyms]
+    for number in range(40):
+        diagnoses = {case.id: draw.choice([case.target.read().value, *draw.sample(called, 2)]) for case in cases}
+        given = {name: f"Your diagnosis is {diagnosis}." for name, diagnosis in diagnoses.items()}
+        named = [theirs["get_correct_diags"](diagnosis.lower())[0] for diagnosis in diagnoses.values()]
+        truths = [case.target.read().value for case in cases]
+        right = f1_score(truths, named, average="weighted", labels=sorted(set(truths)), zero_division=0)
+        ours = worth(answered(task, given, tmp_path / f"run-{number}"))
+        assert ours["weighted_f1"] == pytest.approx(right, abs=1e-9), diagnoses
+
+
+def green_replies(draw, count=3000):
+    """Replies in GREEN's form: counts, no counts, "No" errors, numbers for letters, and an explanation."""
+    kinds = ["False report", "Missing a finding", "Wrong place", "Severity", "Comparison", "Omitted comparison"]
+    for _ in range(count):
+        text = "[Explanation]:\n    Reports differ.\n\n"
+        marks = draw.choice(["abcdef", "abcdef", "123456"])
+        for section in ("Clinically Significant Errors", "Clinically Insignificant Errors"):
+            lines = [
+                draw.choice(["({}) {}: {}. Edema; Mass", "({}) {}: {}. Lesion of 2.5 cm", "({}) {}: none"]).format(
+                    mark, kind, draw.randrange(13)
+                )
+                for mark, kind in zip(marks, kinds, strict=True)
+                if draw.random() < 0.6
+            ]
+            body = "\n".join(lines) if lines and draw.random() < 0.8 else "No errors were found."
+            text += f"[{section}]:\n{body}\n\n"
+        matched = draw.choice(["{}. Heart; Lungs", "{}.", "No matched findings."])
+        yield text + f"[Matched Findings]:\n{matched.format(draw.randrange(12))}\n"
+
+
+def test_greens_counts_and_score_are_its_packages():
+    clone = require_clone("Stanford-AIMI/GREEN") / "green_score"
+    helpers = load_functions(clone / "utils.py", "clean_responses", "make_prompt")
+    clean = helpers["clean_responses"]
+    torch = SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: False), inference_mode=lambda: lambda f: f)
+    theirs = load_functions(clone / "green.py", "GREEN", torch=torch, re=re, warnings=warnings)["GREEN"]()
+    for reply in green_replies(random.Random(0)):
+        *significant, matched = theirs.compute_error_count(clean(reply))
+        ours = read_green(reply)
+        assert (list(ours["significant"].values()), ours["matched"]) == (significant, matched), reply
+        assert list(ours["insignificant"].values()) == theirs.parse_error_counts(clean(reply), theirs.categories[1])[1]
+        assert green_score(ours) == theirs.compute_green(clean(reply)), reply
+    texts = [" ".join(f"{side}{number}" for number in range(400)) for side in "rc"]
+    shown = dict(zip(("{reference}", "{prediction}"), (" ".join(text.split()[:300]) for text in texts), strict=True))
+    asked = yaml.safe_load((files("medimg_eval.configs") / "judging/green.yaml").read_text(encoding="utf-8"))["prompt"]
+    asked = re.sub("|".join(shown), lambda field: shown[field[0]], asked["user"])
+    assert asked == helpers["make_prompt"](*texts)
+
+
+CATEGORIES = {
+    "10_1": ["detection", "diagnosis"],
+    "10_2": ["localization", "comparison"],
+    "20_1": ["diagnosis"],
+    "20_2": ["relationship", "detection"],
+}
+
+
+def test_chestagentbenchs_letters_and_accuracies_are_its_scripts(tmp_path):
+    script = require_clone("bowang-lab/MedRAX") / "experiments/analyze_axes.py"
+    names = ("QUESTION_TYPES", "extract_answer_letter", "analyze_gpt4_results", "process_results")
+    theirs = load_functions(script, *names, json=json, defaultdict=defaultdict, tqdm=lambda lines, **_: lines)
+    for reply in replies(OPTIONS):
+        assert taken("chestagentbench", reply) == theirs["extract_answer_letter"](reply), reply
+    SAMPLES["chestagentbench"].write(tmp_path)
+    task = build_task(config_of("chestagentbench", tmp_path, extraction="authors"))
+    cases, draw = task.cases("test"), random.Random(1)
+    for number in range(20):
+        given = {
+            case.id: draw.choice(["{0}", "{0}) so", "It is {0}", ""]).format(draw.choice("ABCD")) for case in cases
+        }
+        entries = [
+            {
+                "question_id": case.id,
+                "model_answer": given[case.id],
+                "correct_answer": case.target.read().value,
+                "input": {"question_data": {"metadata": {"categories": CATEGORIES[case.id]}}},
+            }
+            for case in cases
+        ]
+        (tmp_path / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+        overall, by_category, *_ = theirs["analyze_gpt4_results"](tmp_path / "log.jsonl")
+        (table,) = build_authors_tables(load_runs([answered(task, given, tmp_path / f"run-{number}")]), resamples=20)
+        ours = {column.title: cell.mean for column, cell in zip(table.columns, table.rows[0].cells, strict=True)}
+        if all(taken("chestagentbench", reply) is None for reply in given.values()):
+            continue
+        assert 100 * ours["Overall"] == pytest.approx(overall)
+        for category, right in by_category.items():
+            assert 100 * ours[category.capitalize()] == pytest.approx(right["accuracy"]), category
