@@ -249,3 +249,58 @@ def test_chestagentbenchs_letters_and_accuracies_are_its_scripts(tmp_path):
         assert 100 * ours["Overall"] == pytest.approx(overall)
         for category, right in by_category.items():
             assert 100 * ours[category.capitalize()] == pytest.approx(right["accuracy"]), category
+
+
+def run_cells(path, *marks, **given):
+    """What is defined once the cells of a notebook that hold one of these marks have run in their order."""
+    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
+    for source in ("".join(cell["source"]) for cell in cells):
+        if any(mark in source for mark in marks):
+            exec(source, given)  # noqa: S102
+    return given
+
+
+def test_temmed_benchs_choices_are_its_notebooks():
+    notebook = require_clone("Levi-ZJY/TemMed-Bench") / "Eval/metrics/ImgPairSelection_eval.ipynb"
+    options = dict(zip("ABC", ("first", "second", "third"), strict=True))
+    forms = [
+        "my answer is {}",
+        "**My answer is {}.**",
+        "My answer is **{}**",
+        "my answer is **{}.**",
+    ]
+    draw, counts = random.Random(2), [0, 0]
+    for _ in range(500):
+        reply = " ".join(
+            draw.choice([*forms, "My answer is [{}]", "{} shows it."]).format(draw.choice("ABCabc")) for _ in range(2)
+        )
+        try:
+            letter = "ABCD"[run_cells(notebook, "answer_list = []", data=[{"answer": reply}])["answer_list"][0] - 1]
+        except ValueError:
+            letter = None
+        counts[letter is None] += 1
+        assert taken("temmed_selection", reply, options) == letter, reply
+    assert min(counts) > 50
+
+
+def test_temmed_benchs_yes_no_accuracy_and_f1_are_its_notebooks(tmp_path):
+    notebook = require_clone("Levi-ZJY/TemMed-Bench") / "Eval/metrics/VQA_eval.ipynb"
+    for reply in ["Yes", "yes.", "YES, it is", "No", "no", "NO.", "None", " Yes", "yEs", "It is", ""]:
+        try:
+            (answer,) = run_cells(notebook, "answer_list = []", data=[{"answer_vqa": reply}])["answer_list"]
+        except ValueError:
+            answer = None
+        assert taken("temmed_yes_no", reply, {}, "yes_no") == {1: "yes", 0: "no", None: None}[answer], reply
+    SAMPLES["temmed_vqa"].write(tmp_path)
+    task = build_task(config_of("temmed_vqa", tmp_path, extraction="authors"))
+    draw = random.Random(3)
+    for number in range(10):
+        given = {case.id: draw.choice(["Yes", "No.", "no", "YES"]) for case in task.cases("test")}
+        data = [
+            {"answer_vqa": given[case.id], "label_answer_vqa": case.target.read().value.capitalize()}
+            for case in task.cases("test")
+        ]
+        theirs = run_cells(notebook, "label_list = []", "answer_list = []", "accuracy_score", data=data)
+        ours = worth(answered(task, given, tmp_path / f"run-{number}"))
+        assert ours["accuracy"] == pytest.approx(theirs["acc"])
+        assert ours["macro_f1"] == pytest.approx(theirs["f1"], abs=1e-9)
