@@ -598,7 +598,9 @@ def test_mme_sci_without_options_gives_the_text():
     assert right("mme_sci", "So it is.\nFinal Answer: 42 N", "42 n", "open") == 1
 
 
-@each(("Yes", "yes"), ("no, ", "no"), (" no", None), ("Not present", "no"), ("Normal", "no"), ("It is", None), ("", None))
+@each(
+    ("Yes", "yes"), ("no, ", "no"), (" no", None), ("Not present", "no"), ("Normal", "no"), ("It is", None), ("", None)
+)
 def test_temmed_yes_no_reads_the_begin(output, letter):
     assert taken("temmed_yes_no", output, {}) == letter
 
