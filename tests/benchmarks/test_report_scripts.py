@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from medimg_eval.metrics.reports.icon_consistency import consistency, equivalents_by_observations
+from medimg_eval.metrics.text import text_scores
 from tests.helpers.authors import load_functions, require_clone
 
 # ruff: noqa: S311
@@ -71,3 +72,29 @@ def test_icons_equivalents_and_consistency_are_its_scripts(capsys):
         assert round(float(np.nanmean(ours.overlap)), 4) == pytest.approx(float(printed["Consistency"]), abs=1e-9)
         assert round(float(np.nanmean(ours.weighted)), 4) == pytest.approx(float(printed["Ref-Consistency"]), abs=1e-9)
     assert compared > 100
+
+
+def test_seis_bleu_rouge_and_cider_are_its_scripts():
+    script = require_clone("mk-runner/SEI") / "modules/metrics/metrics.py"
+    captions = {
+        name: getattr(pytest.importorskip(f"pycocoevalcap.{name.lower()}.{name.lower()}"), name)
+        for name in ("Bleu", "Rouge", "Cider")
+    }
+    meteor = SimpleNamespace(compute_score=lambda *_, **__: (0.0, []))  # it needs Java, and is not compared
+    theirs = load_functions(script, "compute_nlg_scores", re=re, Meteor=lambda: meteor, **captions)
+    draw = random.Random(1)
+    words = ["the", "heart", "is", "normal", "no", "pleural", "effusion", "edema.", "mild", "stable", "lungs", "clear."]
+    references = [" ".join(draw.choices(words, k=draw.randrange(8, 40))) for _ in range(300)]
+    reports = [
+        " ".join(draw.choice(words) if draw.random() < 0.3 else word for word in text.split() if draw.random() < 0.9)
+        for text in references
+    ]
+    right = theirs["compute_nlg_scores"](references, reports)
+    spaced = [[re.sub(" +", " ", text.replace(".", " .")) for text in texts] for texts in (references, reports)]
+    ours = text_scores(*spaced, profile="coco").values
+    columns = {f"bleu@{order}": f"BLEU_{order}" for order in range(1, 5)} | {
+        "rouge_l_coco": "ROUGE_L",
+        "cider_d": "CIDer",
+    }
+    for name, column in columns.items():
+        assert ours[name] == pytest.approx(right[column], rel=1e-9), name
