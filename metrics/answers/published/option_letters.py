@@ -43,13 +43,12 @@ def pmc_vqa(output: str, options: Mapping[str, str], question: str, more: Mappin
 def medxpertqa(output: str, options: Mapping[str, str], question: str, more: Mapping[str, Any]) -> str | None:
     """Takes the first letter of an option that stands as a word of its own.
 
-    What is searched follows the benchmark's trigger ("among A through E, the answer is") if the reply repeats it, else
-    " answer is "; the words "A through E" do not count. Meant for the reply to the second turn. None without such a
-    letter. Weak: the article in "A biopsy is needed" is A, and "I" is one of ten options in the text set.
+    What is searched follows the trigger of the second turn ("Therefore, among A through E, the answer is") if the reply
+    repeats it, else " answer is "; the words "A through E" do not count. None without such a letter. Weak: the article
+    in "A biopsy is needed" is A, and "I" is one of ten options in the text set.
     """
     last = chr(ord("A") + len(options) - 1)
-    trigger = f"mong A through {last}, the answer is"
-    for mark in (f"Therefore, a{trigger}", f"A{trigger}", " answer is "):
+    for mark in (f"Therefore, among A through {last}, the answer is", " answer is "):
         _, separator, after = output.partition(mark)
         if separator:
             # What follows a second trigger does not count.
