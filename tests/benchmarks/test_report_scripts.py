@@ -3,7 +3,9 @@
 Each test runs where MEDIMG_EVAL_CLONES names a folder with a clone of the repository that it names.
 """
 
+import ast
 import copy
+import json
 import random
 import re
 from types import SimpleNamespace
@@ -11,12 +13,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from medimg_eval.instantiate import build_task
 from medimg_eval.metrics.reports.icon_consistency import consistency, equivalents_by_observations
 from medimg_eval.metrics.text import text_scores
 from tests.helpers.authors import load_functions, require_clone
+from tests.helpers.catalogue import REPORTS, config_of
+from tests.helpers.samples import ALL
 
 # ruff: noqa: S311
 pytestmark = pytest.mark.slow
+assert ALL is not None
 
 
 def test_icons_equivalents_and_consistency_are_its_scripts(capsys):
@@ -98,3 +104,31 @@ def test_seis_bleu_rouge_and_cider_are_its_scripts():
     }
     for name, column in columns.items():
         assert ours[name] == pytest.approx(right[column], rel=1e-9), name
+
+
+def test_pet2reps_prompts_and_slices_are_its_programs(tmp_path):
+    script = require_clone("YichiZhang98/PET2Rep") / "inference_qwen25vl.py"
+    (loop, *_) = [node for node in ast.parse(script.read_text(encoding="utf-8")).body if isinstance(node, ast.For)]
+    asked = [node for node in loop.body if isinstance(node, ast.Assign) and "processor" not in ast.unparse(node.value)][
+        :7
+    ]  # up to the messages
+    REPORTS["pet2rep"].write(tmp_path)
+    (file,) = (tmp_path / "text_prompt").glob("*.jsonl")
+    records = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    task = build_task(config_of("pet2rep", tmp_path))
+    for case, record in zip(task.cases("test"), records, strict=True):
+        held = {"subject_prompt": record, "Image": SimpleNamespace(open=lambda path: path)}
+        exec(compile(ast.Module(asked, []), str(script), "exec"), held)  # noqa: S102
+        system, user = held["messages"]
+        *images, text = user["content"]
+        prompt = task.prompt(case, task.read_images(case))
+        said, put = prompt.messages
+        assert (said.role, "".join(said.parts)) == ("system", system["content"])
+        assert [part for part in put.parts if isinstance(part, int)] == list(range(len(images)))
+        assert isinstance(put.parts[0], int)  # images come first, and then the words without their own marks
+        words = "".join(part for part in put.parts if isinstance(part, str))
+        assert words.split() == text["text"].replace("<image>", " ").split()
+        assert [str(image.files[0].relative_to(tmp_path)) for image in case.images] == [
+            image["image"] for image in images
+        ]
+        assert (case.id, case.target.read().value) == (held["subject_id"], held["ground_truth"])
