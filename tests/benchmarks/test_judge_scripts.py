@@ -304,3 +304,26 @@ def test_temmed_benchs_yes_no_accuracy_and_f1_are_its_notebooks(tmp_path):
         ours = worth(answered(task, given, tmp_path / f"run-{number}"))
         assert ours["accuracy"] == pytest.approx(theirs["acc"])
         assert ours["macro_f1"] == pytest.approx(theirs["f1"], abs=1e-9)
+
+
+@pytest.mark.parametrize("name", ["medmaslab", "medmaslab_open"])
+def test_medmaslabs_judge_is_asked_in_its_programs_words(name, tmp_path):
+    script = require_clone("NUS-Project/MedMASLab") / "llm_evaluate.py"
+    names = ("QwenVL_JudgeModel", "format_prompt")
+    theirs = load_functions(
+        script, *names, qwen_vl_chat_content=lambda images, text: {"content": text, "images": images}
+    )
+    judge = theirs["QwenVL_JudgeModel"](None, None, "cpu")
+    asked = SimpleNamespace(submit_request=lambda messages: (messages, 0, 0))
+    task = task_of(name, tmp_path)
+    for case in task.cases("test"):
+        fields = case.question.fields
+        query = task.prompt(case, task.read_images(case)).text
+        form = fields.get("form") or "closed"
+        system, user = judge.chat(query, "So it is.", fields.get("label"), fields["right"], None, form, asked)
+        ((question, prompt),) = judge_prompts(task, case, {"texts": ["So it is."]})
+        assert prompt.messages[0].text == system["content"][0]["text"], case.id
+        assert prompt.messages[-1].text == user["content"], case.id
+    for verdict, value in {"[right]": 1, "[wrong]": 0, "**Wrong**": 0, "right.": 1}.items():
+        cleaned = re.sub(r"[^a-zA-Z]", "", verdict).lower()  # as main.py has it, in the midst of its run
+        assert question.verdict(verdict) == value == (cleaned[:5] != "wrong")
