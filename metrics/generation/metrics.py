@@ -238,6 +238,16 @@ def kernel_distance_subsets(sets: ImageSets) -> SetValue:
     return fidelity.kernel_distance_subsets(*sets.pair, **sets.options)
 
 
+@_distance(title="Kernel distance, published", source="torchmetrics with one subset, as CheXGenBench has it")
+def kernel_distance_all_pairs(sets: ImageSets) -> SetValue:
+    """The kernel distance over all pairs of images, those of one patient among them, without an interval.
+
+    `kernel_distance` leaves such pairs out, which are nearer to each other than draws are. It is there to compare with
+    what was published.
+    """
+    return fidelity.kernel_distance(*sets.pair, interval=False, **sets.options | {"patients": None, "prompts": None})
+
+
 @_distance(title="CMMD", source="Jayasumana et al. 2024, CVPR")
 def cmmd(sets: ImageSets) -> SetValue:
     """The unbiased squared discrepancy of vectors of length 1 with a Gaussian kernel of width 10, times 1,000."""

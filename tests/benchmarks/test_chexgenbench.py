@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import random
 from functools import partial
+from types import SimpleNamespace
 
 import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from catalogue import config_of
 from PIL import Image as Pictures
 
@@ -22,6 +26,7 @@ from medimg_eval.instantiate import build_candidate, build_task
 from medimg_eval.models.extractors.base import Pixels
 from medimg_eval.results import build_table, load_runs
 from medimg_eval.results.runs.subsets import set_rows
+from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.oracle import check_rows
 from tests.helpers.running import evaluate
 
@@ -159,3 +164,86 @@ def test_a_row_whose_labels_are_not_understood_is_named(benchmark):
     layout = CheXGenBench(root=str(benchmark), table={"test": table.name})
     with pytest.raises(UserError, match=r"TEST.csv, line 3: column 'chexpert_labels' holds .*, expected finding"):
         layout.cases("test")
+
+
+class Stretched(Pixels):
+    """Grey values of pictures that were stretched to 299 x 299, as the authors' program hands them to a network."""
+
+    def encode(self, pictures):
+        return 20 * super().encode([picture.resize((299, 299), Pictures.Resampling.BILINEAR) for picture in pictures])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_its_published_fidelity_is_its_programs(benchmark, settings, tmp_path):
+    script = require_clone("Raman1121/CheXGenBench") / "metrics/fid.py"
+    compute_prdc = pytest.importorskip("prdc").compute_prdc
+    transforms = pytest.importorskip("torchvision.transforms")
+    pixels = Stretched(2)
+
+    class Network(torch.nn.Module):
+        num_features = 4
+
+        def forward(self, images):
+            shown = [Pictures.fromarray(picture) for picture in images.permute(0, 2, 3, 1).numpy()]
+            return torch.from_numpy(pixels.encode(shown)).double()
+
+    def with_network(metric):
+        """Inception's weights are not there, and their row is not compared."""
+        return lambda **settings: metric(**settings | {"feature": Network()})
+
+    given_names = {
+        "FrechetInceptionDistance": with_network(
+            pytest.importorskip("torchmetrics.image.fid").FrechetInceptionDistance
+        ),
+        "KernelInceptionDistance": with_network(pytest.importorskip("torchmetrics.image.kid").KernelInceptionDistance),
+        "InceptionScore": with_network(pytest.importorskip("torchmetrics.image.inception").InceptionScore),
+        "RadDinoFeatureExtractor": lambda *_: Network(),
+        "load_RadDino_encoder": lambda: (None, None),
+        "Dataset": torch.utils.data.Dataset,
+        "DataLoader": torch.utils.data.DataLoader,
+    }
+    names = ("main", "seed_everything", "compute_prdc_metric", "ImageDataset")
+    theirs = load_functions(
+        script, *names, os=os, random=random, torch=torch, np=np, pd=pd, Image=Pictures, transforms=transforms,
+        tqdm=lambda batches: batches, colored=lambda text, _: text, compute_prdc=compute_prdc, **given_names,
+    )  # fmt: skip
+    made = pd.read_csv(benchmark / "made" / "generations_with_metadata.csv").rename(
+        columns={"synthetic_filename": "img_savename"}
+    )
+    made.to_csv(tmp_path / "made.csv", index=False)
+    theirs["main"](
+        SimpleNamespace(
+            num_shards=-1,
+            shard=-1,
+            experiment_type=None,
+            debug=False,
+            batch_size=4,
+            num_workers=0,
+            extra_info="",
+            synthetic_csv=tmp_path / "made.csv",
+            synthetic_img_col="img_savename",
+            synthetic_img_dir=benchmark / "made",
+            real_csv=benchmark / "LLAVARAD_ANNOTATIONS_TEST.csv",
+            real_img_col="path",
+            real_img_dir=benchmark / "files",
+            real_caption_col="annotated_prompt",
+            synthetic_prompt_col="annotated_prompt",
+            results_savedir=tmp_path,
+        )
+    )
+    right = pd.read_csv(tmp_path / "image_generation_metrics.csv").iloc[0]
+    settings.extractors["rad_dino_299"] = ModelSpec("rad_dino_299", Stretched, {"size": 2}, lambda: pixels)
+    task = build_task(config_of("chexgenbench", benchmark, protocol="published"))
+    (run,) = load_runs([evaluate(task, given(benchmark), settings)])
+    ours = {row.metric: row.value.value for row in set_rows(run) if row.label == "all" and not row.where}
+    columns = {
+        "frechet_distance": "FID (RadDino)",
+        "kernel_distance_all_pairs": "KID (RadDino)",
+        "improved_precision": "Precision",
+        "improved_recall": "Recall",
+        "density": "Density",
+        "coverage": "Coverage",
+    }
+    for metric, column in columns.items():
+        assert ours[f"{metric}@rad_dino_299"] == pytest.approx(right[column], abs=6e-4, rel=1e-5), metric

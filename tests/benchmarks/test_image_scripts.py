@@ -5,6 +5,7 @@ Each test runs where MEDIMG_EVAL_CLONES names a folder with a clone of the repos
 
 import json
 import math
+import os
 import statistics
 import warnings
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ import pytest
 from scipy import ndimage
 
 from medimg_eval.metrics import get
-from medimg_eval.metrics.measurement import DessScan, dess_t2, landmark_scores
+from medimg_eval.metrics.measurement import DessScan, dess_t2, landmark_scores, relative_height_loss
 from medimg_eval.metrics.reconstruction import image_scores
 from medimg_eval.metrics.registry import ScoreTable
 from tests.benchmarks.test_fairseg import write
@@ -225,3 +226,38 @@ def test_skm_teas_t2_is_that_of_dosma_which_its_evaluation_calls():
     ours = dess_t2(first, second, scan, t1=1200.0)
     assert 100 < np.count_nonzero(right) < right.size
     np.testing.assert_allclose(np.nan_to_num(ours), right, atol=1e-9)
+
+
+def vertebra(heights, slices):
+    """A mask of columns of these heights, the same in each slice."""
+    rows = np.arange(24)[:, None] < np.asarray(heights)[None, :]
+    mask = np.zeros((24, len(heights) + 4, slices + 4), np.uint8)
+    mask[:, 2:-2, 2:-2] = rows[:, :, None]
+    return mask
+
+
+def test_healthiverts_height_losses_are_its_scripts(tmp_path):
+    """Where their choices cannot differ: no part of the real vertebra is the higher one, and the column on the border
+    of the thirds, which they give to the last and we to the middle one, is too low to count."""
+    clone = require_clone("zhibaishouheilab/HealthiVert-GAN") / "evaluation"
+    names = ("calculate_heights", "calculate_rhlv", "process_datasets_to_excel")
+    theirs = load_functions(clone / "RHLV_quantification.py", *names, np=np, pd=pd, nib=nib, os=os)
+    rng = np.random.default_rng(4)
+    losses = {}
+    for folder in ("label", "fake"):
+        (tmp_path / folder).mkdir()
+    for number in range(30):
+        real = rng.integers(12, 15, 10)
+        made = real + rng.integers(0, 5, 10)
+        made[6] = real[6] = 1
+        masks = {"label": vertebra(real, 21), "fake": vertebra(made, 21)}
+        for folder, mask in masks.items():
+            nib.save(nib.Nifti1Image(mask * np.uint8(20), np.eye(4)), tmp_path / folder / f"v{number}_20.nii.gz")
+        losses[f"v{number}_20"] = relative_height_loss(masks["fake"] > 0, masks["label"] > 0)
+    listed = {"val": dict.fromkeys(losses, 1)}
+    theirs["process_datasets_to_excel"](
+        listed, str(tmp_path / "label"), str(tmp_path / "fake"), tmp_path / "rhlv.xlsx", height_threshold=0.7
+    )
+    right = pd.read_excel(tmp_path / "rhlv.xlsx").set_index("Vertebra")
+    for name, loss in losses.items():
+        assert loss == pytest.approx(right.loc[name, ["All RHLV", "Pre RHLV", "Mid RHLV", "Post RHLV"]], abs=1e-6), name

@@ -13,7 +13,8 @@ import os
 import random
 import re
 import string
-from collections import defaultdict
+from collections import Counter, defaultdict
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from medimg_eval.metrics.answers.extraction import extract
 from medimg_eval.metrics.judges.chexprompt import read_chexprompt
 from medimg_eval.results import build_authors_tables, load_runs
 from tests.helpers.authors import load_functions, require_clone
-from tests.helpers.catalogue import answered, config_of, picture, task_of, write_json
+from tests.helpers.catalogue import SAMPLES, answered, config_of, picture, task_of, worth, write_json
 from tests.helpers.samples import ALL
 
 # ruff: noqa: S311
@@ -398,3 +399,61 @@ def test_medvlsynthers_two_readings_are_its_scripts():
             for letter, text in OPTIONS.items():
                 right = script["grade_answer"](read, text, letter)
                 assert (taken(rule, reply) == letter) == right, (rule, reply)
+
+
+def test_mediconfusions_letters_and_scores_are_its_scripts(tmp_path):
+    clone = require_clone("AIF4S/MediConfusion")
+    task = build_task(config_of("mediconfusion", tmp_path, extraction="authors"))
+    SAMPLES["mediconfusion"].write(tmp_path)
+    pairs = json.loads((tmp_path / "dataset.json").read_text())
+    counted = Counter(name for pair in pairs.values() for name in [*pair["category_1"], *pair["category_2"]])
+    prompts = json.loads((clone / "configs/prompts/answering.json").read_text())
+    theirs = load_functions(clone / "utils/answering.py", "BaseAnsweringModel", PROMPTS=prompts, STATS=counted, os=os)
+    asker = theirs["BaseAnsweringModel"].__new__(theirs["BaseAnsweringModel"])
+    vars(asker).update(mode="mc", key="gpt", tr=3, data_path="", local_image_address=True, prompt_key="prompts")
+    asker.clean_up = asker.clean_up_manual
+    for reply in [*replies({"A": OPTIONS["A"], "B": OPTIONS["B"]}), '("A"', '("B").', ".A:", 'B")', "A:\nnot B"]:
+        chosen = {letter: 10 * (taken("mediconfusion", reply, {"A": "x", "B": "y"}) == letter) for letter in "AB"}
+        right = asker.clean_up_manual("", [], reply)
+        assert chosen == {letter: right[letter] for letter in "AB"}, reply
+    cases = task.cases("test")
+    for case in cases:
+        pair = pairs[case.id.split("-")[0]]
+        asked = asker.convert_question(pair["question"], [pair["option_A"], pair["option_B"]])
+        assert task.prompt(case, task.read_images(case)).text == asked
+    draw = random.Random(6)
+    for number in range(15):
+        given = {case.id: draw.choice(["A", "A", "B", "B", "A nor B"]) for case in cases}
+        score = asker.create_score_table([], [], -1, -1, -1, -1, -1)
+        for name, pair in pairs.items():
+            asker.ask_question = partial(lambda two, *_: two, [given[f"{name}-{member}"] for member in "12"])
+            asker.update_score_table(score, asker.sample_eval(pair)[1])
+        total = {name: counts["total"] for name, counts in score.items()}
+        ours = worth(answered(task, given, tmp_path / f"run-{number}"))
+        assert ours["group_accuracy"] == pytest.approx(total["set_score"] / len(pairs))
+        assert ours["accuracy"] == pytest.approx(total["individual_score"] / len(cases))
+        assert ours["unanswered"] == pytest.approx(total["invalid"] / len(cases))
+        if total["valids"]:
+            assert ours["confusion"] == pytest.approx(total["confused"] / total["valids"])
+
+
+def test_medxpertqas_letter_and_trigger_are_its_scripts(tmp_path):
+    clone = require_clone("TsinghuaC3I/MedXpertQA") / "eval"
+    read = load_functions(clone / "utils.py", "answer_cleansing", re=re)["answer_cleansing"]
+    templates = load_functions(clone / "config/prompt_templates.py", "PromptTemplates")["PromptTemplates"]()
+    words = templates.load_templates("medxpertqa", "gpt-4o")
+    options = OPTIONS | {"E": "Not told"}
+    about = {"options": list(options), "label": ["A"]}
+    forms = ["{}", "A through E: {}", "Among A through E, the answer is {}. Among A through E, the answer is B."]
+    forms += ["Therefore, among A through E, the answer is {}", "I understand. The answer is {}"]
+    for number, begin in enumerate(replies(options)):
+        reply = forms[number % len(forms)].format(begin)
+        letters = read("zero_shot", words.zero_shot_cot_trigger, reply, "medxpertqa", "mm", about)
+        assert taken("medxpertqa", reply, options) == (letters[0] if letters else None), reply
+    task = task_of("medxpertqa_mm", tmp_path)
+    case = task.cases("test")[0]
+    prompt = task.prompt(case, task.read_images(case))
+    assert prompt.text.splitlines()[0] == words.zero_shot_system_role
+    assert words.zero_shot_cot_prompt.split("\n")[-1] in prompt.text
+    (last,) = prompt.later
+    assert "".join(last.parts) == words.zero_shot_cot_trigger.format(start="A", end="E")

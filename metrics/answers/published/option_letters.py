@@ -15,7 +15,6 @@ _MEDICONFUSION_FORMS = ("{}", "{}:", ".{}", ".{}:", "{}.", '{}")', '("{}":', '("
 
 _MEDFRAMEQA_MARKS = ("Answer:", "Answer*", "Final Answer", "final answer")
 
-_TEMMED_ANSWER = re.compile(r"my answer is\W*([A-Z])\b", re.IGNORECASE)
 
 _THOUGHT = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL)
 
@@ -44,13 +43,12 @@ def pmc_vqa(output: str, options: Mapping[str, str], question: str, more: Mappin
 def medxpertqa(output: str, options: Mapping[str, str], question: str, more: Mapping[str, Any]) -> str | None:
     """Takes the first letter of an option that stands as a word of its own.
 
-    What is searched follows the benchmark's trigger ("among A through E, the answer is") if the reply repeats it, else
-    " answer is "; the words "A through E" do not count. Meant for the reply to the second turn. None without such a
-    letter. Weak: the article in "A biopsy is needed" is A, and "I" is one of ten options in the text set.
+    What is searched follows the trigger of the second turn ("Therefore, among A through E, the answer is") if the reply
+    repeats it, else " answer is "; the words "A through E" do not count. None without such a letter. Weak: the article
+    in "A biopsy is needed" is A, and "I" is one of ten options in the text set.
     """
     last = chr(ord("A") + len(options) - 1)
-    trigger = f"mong A through {last}, the answer is"
-    for mark in (f"Therefore, a{trigger}", f"A{trigger}", " answer is "):
+    for mark in (f"Therefore, among A through {last}, the answer is", " answer is "):
         _, separator, after = output.partition(mark)
         if separator:
             # What follows a second trigger does not count.
@@ -167,15 +165,16 @@ def chestagentbench(output: str, options: Mapping[str, str], question: str, more
     return reply[0].upper() if begins else None
 
 
-@answer_rule("temmed_selection", source="TemMed-Bench (arXiv 2509.25143), the form that its prompt asks for")
+@answer_rule("temmed_selection", source="TemMed-Bench (arXiv 2509.25143), ImgPairSelection_eval.ipynb")
 def temmed_selection(output: str, options: Mapping[str, str], question: str, more: Mapping[str, Any]) -> str | None:
-    """Takes the letter after the last "My answer is", past brackets, asterisks and the like.
+    """Takes the first option whose letter follows "my answer is", whatever the case, plain or in two asterisks.
 
-    None without one. The authors have published the prompt and not the scorer: case and marks are read loosely here.
-    Weak: "My answer is option B" is none.
+    None without one; the authors' notebook stops there. Weak: options are looked for in their order and no end is asked
+    for, so that "My answer is a pair" and "My answer is C; my answer is A" are A; "My answer is [C]" is none.
     """
-    answers = _TEMMED_ANSWER.findall(output)
-    return offered(answers[-1].upper(), options) if answers else None
+    reply = output.lower()
+    forms = ("my answer is {}", "my answer is **{}**", "my answer is **{}.**")
+    return next((name for name in options if any(form.format(name.lower()) in reply for form in forms)), None)
 
 
 @answer_rule("deeptumorvqa", source="DeepTumorVQA (arXiv 2505.18915, v2 2605.09679), extract_letter")

@@ -60,15 +60,14 @@ class _MmmuOpen(LenientAnswer):
         return False
 
 
-@answer_rule("temmed_yes_no", source="TemMed-Bench (arXiv 2509.25143), the form that its prompt asks for")
+@answer_rule("temmed_yes_no", source="TemMed-Bench (arXiv 2509.25143), VQA_eval.ipynb")
 def temmed_yes_no(output: str, options: Mapping[str, str], question: str, more: Mapping[str, Any]) -> str | None:
-    """Takes yes or no, with which the reply begins.
+    """Takes yes or no, with which the reply begins, in small or large letters or with a large first one.
 
-    None where it begins otherwise. The authors have published the prompt and not the scorer: the case is read loosely
-    here. Weak: "Not present" and "Normal" begin with no.
+    None where it begins otherwise; the authors' notebook stops there. Weak: "Not present" and "Normal" begin with no.
     """
-    match = re.match(r"\s*(yes|no)", output, re.IGNORECASE)
-    return match[1].lower() if match else None
+    match = re.match(r"Yes|yes|YES|No|no|NO", output)
+    return match[0].lower() if match else None
 
 
 @answer_rule("probmed_yes_no", source="ProbMed (arXiv 2405.20421), get_score_binary")

@@ -418,8 +418,9 @@ def test_chestagentbench_reads_the_begin_of_the_reply(output, letter):
 
 @each(
     ("My answer is B", "B"),
-    ("my answer is [option C]. My answer is **A**.", "A"),
-    ("My answer is [C]", "C"),
+    ("My answer is C, and then my answer is **A**.", "A"),
+    ("My answer is **C.**", "C"),
+    ("My answer is [C]", None),
     ("My answer is option B", None),
     ("My answer is D", None),
     ("B", None),
@@ -597,7 +598,9 @@ def test_mme_sci_without_options_gives_the_text():
     assert right("mme_sci", "So it is.\nFinal Answer: 42 N", "42 n", "open") == 1
 
 
-@each(("Yes", "yes"), (" no, ", "no"), ("Not present", "no"), ("Normal", "no"), ("It is. Yes", None), ("", None))
+@each(
+    ("Yes", "yes"), ("no, ", "no"), (" no", None), ("Not present", "no"), ("Normal", "no"), ("It is", None), ("", None)
+)
 def test_temmed_yes_no_reads_the_begin(output, letter):
     assert taken("temmed_yes_no", output, {}) == letter
 
