@@ -19,11 +19,13 @@ from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.evidence import EMPTY, NAMED, Context, Evidence, MissingEvidenceError, Subject
 from medimg_eval.metrics import LabelScore, parse
 from medimg_eval.metrics.measurement import (
+    DIVISIONS,
     T1_KNEE,
     DessScan,
     dess_t2,
+    knee_subregions,
+    mean_t2,
     measurement_scores,
-    t2_error_ms,
     worst_measurement_scores,
 )
 from medimg_eval.metrics.reconstruction import KIND as PERCEPTION
@@ -128,6 +130,9 @@ class WithTissues(Protocol):
     def tissues(self) -> Mask:
         """Reads the label map on the grid of the reference; raises CaseError."""
 
+    def predicted_tissues(self) -> Mask | None:
+        """Reads that of a segmentation on the same grid, if one is judged; raises CaseError."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class DessT2:
@@ -138,16 +143,19 @@ class DessT2:
     Attributes:
         regions: name -> the labels that the tissue is made of.
         t1: name -> T1 in ms, of tissues that are not taken for 1200 ms.
+        subregions: whether regions are divided as DOSMA does; the case's attribute `medial_direction` (L or R) says
+            which side is medial, and the map of tissues how it lies.
     """
 
     regions: Mapping[str, Sequence[int]]
     t1: Mapping[str, float]
+    subregions: bool = False
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> DessT2:
         """Makes it of settings; raises UsageError for invalid ones."""
-        unknown = [name for name in said if name not in ("regions", "t1")]
-        regions, t1 = said.get("regions", {}), said.get("t1", {})
+        unknown = [name for name in said if name not in ("regions", "t1", "subregions")]
+        regions, t1, subregions = said.get("regions", {}), said.get("t1", {}), bool(said.get("subregions", False))
         if unknown or not isinstance(regions, Mapping) or not regions or not isinstance(t1, Mapping):
             raise UsageError(f"t2: expected `regions`, tissue: labels, and `t1`, tissue: ms, got {dict(said)}")
         labels = {name: [held] if isinstance(held, int) else list(held) for name, held in regions.items()}
@@ -158,18 +166,22 @@ class DessT2:
             raise UsageError(f"t2: `t1` names {unknown_[0]!r}, which is none of the regions {', '.join(regions)}")
         if wrong := [name for name, value in t1.items() if not value > 0]:
             raise UsageError(f"t2: expected `t1.{wrong[0]}` to be above 0, got {t1[wrong[0]]}")
-        return cls(regions=labels, t1={name: float(value) for name, value in t1.items()})
+        for name in labels if subregions else ():
+            UsageError.refuse_invalid("tissue with sub-regions (t2.regions)", DIVISIONS, name)
+        return cls(regions=labels, t1={name: float(value) for name, value in t1.items()}, subregions=subregions)
 
     def describe(self) -> str:
         """In words."""
         t1_text = "".join(f", {name} {value:g}" for name, value in self.t1.items())
-        return f"T2 from two echoes by magnitudes, T1 {T1_KNEE:g} ms{t1_text}, mean of voxels from 0 to 100 ms"
+        parts = ", by DOSMA's sub-regions" if self.subregions else ""
+        return f"T2 from two echoes by magnitudes, T1 {T1_KNEE:g} ms{t1_text}, mean of voxels from 0 to 100 ms{parts}"
 
     def measure(self, case: Case, reference: Array, image: Array) -> tuple[dict[str, float], dict[str, float]]:
         """Returns mean T2 by tissue of reference and image, in ms.
 
         Both are (echo, *spatial), two echoes; of complex numbers the magnitude counts. The case's target has tissues,
-        and its attributes say how it was measured.
+        and its attributes say how it was measured. Where the target has a segmentation to judge, two further values of
+        each tissue: its mask on the reference's map, and on the image's map.
 
         Raises:
             CaseError: there are not two echoes, or tissues or attributes are missing.
@@ -179,19 +191,35 @@ class DessT2:
             raise CaseError(f"{where}: T2 needs two echoes, got an image of shape {reference.shape}")
         if not isinstance(case.target, WithTissues):
             raise CaseError(f"{where}: T2 needs a map of tissues; name it in the layout, by `tissues`")
-        labels = np.asarray(case.target.tissues().labels)
-        if labels.shape != reference.shape[1:]:
-            raise CaseError(f"{where}: the map of tissues has shape {labels.shape}, the image {reference.shape[1:]}")
+        masks = case.target.tissues(), case.target.predicted_tissues()
+        right, made = (self._means(case, image_, masks[0]) for image_ in (reference, image))
+        if masks[1] is not None:
+            for suffix, image_ in ((" (predicted mask)", reference), (" (predicted mask and map)", image)):
+                means = self._means(case, image_, masks[1])
+                right |= {name + suffix: right[name] for name in means}
+                made |= {name + suffix: mean for name, mean in means.items()}
+        return right, made
+
+    def _means(self, case: Case, image: Array, mask: Mask) -> dict[str, float]:
+        """Mean T2 of an image by tissue or sub-region, in ms."""
+        labels = np.asarray(mask.labels)
+        if labels.shape != image.shape[1:]:
+            raise CaseError(
+                f"case {case.id!r}: the map of tissues has shape {labels.shape}, the image {image.shape[1:]}"
+            )
         merged, t1 = self._merged(labels)
-        scan = _case_scan(case)
-        right, predicted_t2 = (
-            dess_t2(*_image_magnitudes(image), scan, t1=t1, where=merged > 0) for image in (reference, image)
-        )
-        errors = t2_error_ms(right, predicted_t2, merged, dict(enumerate(self.regions, start=1)))
-        return (
-            {name: error.reference for name, error in errors.items()},
-            {name: error.prediction for name, error in errors.items()},
-        )
+        t2 = dess_t2(*_image_magnitudes(image), _case_scan(case), t1=t1, where=merged > 0)
+        means = {}
+        if self.subregions:
+            turned, medial_first = _knee_axes(case, mask)
+            merged, t2 = merged[turned], t2[turned]
+        for number, name in enumerate(self.regions, start=1):
+            if not self.subregions:
+                means[name] = mean_t2(t2[merged == number])
+                continue
+            parts = knee_subregions(name, merged == number, t2, medial_first=medial_first)
+            means |= {f"{name}: {part}": mean_t2(t2[inside]) for part, inside in parts.items()}
+        return means
 
     def _merged(self, labels: Array) -> tuple[Array, Array]:
         """Which region each voxel belongs to, from 1 on, and its T1."""
@@ -215,6 +243,20 @@ def _case_scan(case: Case) -> DessScan:
                 "holds it in the layout, by `columns`"
             ) from None
     return DessScan(*values)
+
+
+def _knee_axes(case: Case, mask: Mask) -> tuple[tuple[slice, ...], bool]:
+    """How a map is turned to rows downwards, columns backwards and slices from left to right, and if medial is left."""
+    steps = -mask.affine[2, 0], -mask.affine[1, 1], mask.affine[0, 2]
+    if any(abs(step) < 0.7 * length for step, length in zip(steps, mask.geometry.spacing, strict=True)):
+        raise CaseError(f"case {case.id!r}: sub-regions need a map of tissues with the axes SI, AP and LR, or reversed")
+    side = case.attributes.get("medial_direction", "")
+    if side not in ("L", "R"):
+        raise CaseError(
+            f"case {case.id!r}: sub-regions need its attribute 'medial_direction', L or R, and it has {side!r}; name "
+            "the column that holds it in the layout, by `columns`"
+        )
+    return tuple(slice(None, None, 1 if step > 0 else -1) for step in steps), side == "L"
 
 
 def _image_magnitudes(image: Array) -> tuple[Array, Array]:

@@ -1,4 +1,5 @@
 from .angles import cobb_angles as cobb_angles, measured_between as measured_between
+from .knee_anatomy import DIVISIONS as DIVISIONS, knee_subregions as knee_subregions
 from .landmarks import (
     Missed as Missed,
     landmark_metrics as landmark_metrics,
@@ -16,6 +17,7 @@ from .t2_mapping import (
     DessScan as DessScan,
     T1_KNEE as T1_KNEE,
     dess_t2 as dess_t2,
+    mean_t2 as mean_t2,
     t2_agreement as t2_agreement,
     t2_error_ms as t2_error_ms,
 )

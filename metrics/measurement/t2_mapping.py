@@ -247,6 +247,18 @@ def t2_agreement(subjects: Sequence[Mapping[str, RegionT2]]) -> dict[str, T2Agre
     return agreement
 
 
+def mean_t2(values: Array) -> float:
+    """Mean of T2 in ms that can be believed; NaN of none.
+
+    A value counts above 0 and up to 100 ms.
+
+    >>> mean_t2(np.array([40.0, 44.0, 0.0, 300.0, np.nan]))
+    42.0
+    """
+    believed = _within_limits(values, T2_LIMITS)
+    return float(believed.mean()) if believed.size else math.nan
+
+
 def _within_limits(values: Array, limits: tuple[float, float]) -> Array:
     """Those within the limits, float64; NaN is not."""
     values_ = values.astype(np.float64)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from medimg_eval.case import Findings, Points
+from medimg_eval.case import Boxes, Findings, Points
 from medimg_eval.metrics.finding_chains import END_TO_END, MATCHED, ScanCandidates, ScanFindings, chain_scores
 from medimg_eval.results import build_table, load_scores
 from tests.helpers.benchmark_files import ids, task, volume
@@ -50,6 +50,34 @@ def test_nodules_have_a_class(tmp_path):
     assert ids(cases) == ["a.nii.gz", "b.nii.gz"]
     assert [case.target.read() for case in cases] == [Findings({"malignant": 1}), Findings({"malignant": 0})]
     assert cases[0].images[0].read().array.shape[-3:] == (4, 4, 4)
+
+
+def write_annotations(folder):
+    """The released table, and scans of which one is tested on."""
+    for name in ("DLCS_0001", "DLCS_0002", "DLCS_0003"):
+        volume(folder / f"{name}.nii.gz", np.zeros((30, 20, 8)), spacing=(2, 2, 4))
+    head = "patient-id,nodule_id,ct_nifti_file,coordX,coordY,coordZ,w,h,d,Malignant_lbl,benchmark_split"
+    # RAS voxel (10, 5, 3) is LPS mm (-20, -10, 12); 8 by 4 by 8 mm are 4 by 2 by 2 voxels.
+    rows = ["1,1,DLCS_0001.nii.gz,-20,-10,12,8,4,8,1,test", "1,2,DLCS_0001.nii.gz,-40,-30,24,4,4,4,0,test"]
+    rows += ["2,1,DLCS_0002.nii.gz,-20,-10,12,8,8,8,0,train", "3,1,DLCS_0003.nii.gz,-20,-10,12,8,8,8,0,val"]
+    (folder / "DLCSD24_Annotations.csv").write_text("\n".join([head, *rows]) + "\n")
+
+
+def test_boxes_in_mm_are_put_onto_the_grid_and_hit_by_overlap_or_distance(tmp_path):
+    write_annotations(tmp_path)
+    made = task("dlcs_boxes", tmp_path)
+    (case,) = made.cases("test")
+    boxes = case.target.read()
+    # Edges of the first are 8 to 12, 4 to 6 and 2 to 4 in centres: the voxels between 8.5 and 11.5 and so on.
+    np.testing.assert_allclose(boxes.corners[0], [8.5, 4.5, 2.5, 11.5, 5.5, 3.5])
+    np.testing.assert_allclose(boxes.corners[1], [19.5, 14.5, 6, 20.5, 15.5, 6])
+    answer = Boxes(boxes.corners + np.array([3, 0, 0, 3, 0, 0]), ("nodule",) * 2, scores=np.array([0.9, 0.8]))
+    # Three of four voxels along: an IoU of 1 / 7 hits; three of two: none.
+    rows = made.score(case, answer)
+    assert {row.value: row.status for row in rows if row.metric == "detection_score"} == {0.9: "hit", 0.8: "false"}
+    near = task("dlcs_boxes", tmp_path, matching="luna16", layout={"target": {"sizes": []}})
+    rows = near.score(near.cases("test")[0], answer)  # 6 mm from a nodule of 8 mm: none
+    assert {row.status for row in rows if row.metric == "detection_score"} == {"false"}
 
 
 def scan(centres, radii, positive):

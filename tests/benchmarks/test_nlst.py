@@ -1,9 +1,12 @@
 """NLST in the table of Pillar-0's program, whose years count from 0."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from medimg_eval.case import Findings
 from medimg_eval.metrics.survival import harrell, yearly_auroc
+from medimg_eval.results import build_table, load_scores
 from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.benchmark_files import task, volume
 
@@ -73,6 +76,30 @@ def test_mewms_lists_have_scans_of_before_and_after_and_their_scores_are_its_pro
     assert [case.patient for case in cases[:2]] == ["p10", "p11"]
     files = [[path.relative_to(tmp_path).as_posix() for path in image.files] for image in cases[0].images]
     assert files == [["cohort/p10/pre.nii.gz"], ["cohort/p10/post.nii.gz"]]
+
+
+def write_treatments(folder, classes, given):
+    """A table of drugs and embolics with a scan for each patient."""
+    lines = [",".join(["id", "patient", "image", *classes])]
+    for name, words in given.items():
+        volume(folder / f"{name}.nii.gz", np.zeros((3, 3, 3)))
+        lines.append(",".join([name, name, f"{name}.nii.gz", *("1" if one in words else "" for one in classes)]))
+    (folder / "treatments.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_treatments_are_sets_of_words_whose_f1_is_pooled(tmp_path):
+    made = task("mewm_treatment", tmp_path)
+    given = {"p1": ["Lipiodol", "Cisplatin"], "p2": ["PVA"]}
+    write_treatments(tmp_path, made.classes, given)
+    said = {"p1": ["Lipiodol", "Oxaliplatin"], "p2": ["PVA"]}
+    rows = []
+    for case in made.cases("test"):
+        assert case.target.read() == Findings({name: int(name in given[case.id]) for name in made.classes})
+        answer = {name: float(name in said[case.id]) for name in made.classes}
+        rows += [{"case": case.id, **score._asdict()} for score in made.score(case, answer)]
+    pd.DataFrame(rows).assign(task="treatment", model="m").to_csv(tmp_path / "rows.csv", index=False)
+    table = build_table(load_scores(tmp_path / "rows.csv"), metrics=["f1_score@micro"], resamples=5)
+    assert table.rows[0].cells[0].mean == pytest.approx(2 * 2 / (2 * 2 + 1 + 1))
 
 
 @pytest.mark.slow

@@ -12,11 +12,13 @@ import nibabel as nib
 import numpy as np
 import pytest
 
-from medimg_eval.errors import CaseError, UserError
+from medimg_eval.commands.cli import start
+from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging.kspace import inverse_fft
 from medimg_eval.metrics import parse
+from medimg_eval.metrics.measurement import DessScan, dess_t2
 from medimg_eval.metrics.reconstruction.metrics import psnr, ssim
 from medimg_eval.models.reconstruction.linear import SenseCombine, ZeroFilled
 from medimg_eval.phantoms.multicoil import forward
@@ -122,7 +124,9 @@ def skm_tea(tmp_path):
     mask[::3, ::2] = True
     for folder in ("files_recon_calib-24", "annotations/v1.0.0", "segmentation_masks/raw-data-track"):
         (tmp_path / folder).mkdir(parents=True)
-    rows = [",MTR_ID,EchoTime1,EchoTime2,FlipAngle,RepetitionTime,SpoilerGradientArea,SpoilerGradientTime"]
+    rows = [
+        ",MTR_ID,EchoTime1,EchoTime2,FlipAngle,RepetitionTime,SpoilerGradientArea,SpoilerGradientTime,MedialDirection"
+    ]
     for number, (scan, split) in enumerate((("MTR_005", "train"), ("MTR_013", "val"), ("MTR_030", "test"))):
         with h5py.File(tmp_path / "files_recon_calib-24" / f"{scan}.h5", "w") as file:
             file["kspace"] = kspace.astype(np.complex64)
@@ -134,8 +138,9 @@ def skm_tea(tmp_path):
         images = [{"id": 1, "file_name": f"{scan}.h5", "scan_id": scan, "subject_id": 90 + number}]
         content = {"info": {}, "categories": [], "images": images, "annotations": []}
         (tmp_path / "annotations/v1.0.0" / f"{split}.json").write_text(json.dumps(content))
-        rows.append(f"{number},{scan},6.428,34.296,20.0,20.36,3132.0,3400.0")
-        affine = np.diag([0.3125, 0.3125, 0.8, 1])
+        rows.append(f"{number},{scan},6.428,34.296,20.0,20.36,3132.0,3400.0,{'LR'[number % 2]}")
+        # Rows from superior to inferior, columns from anterior to posterior, slices from left to right.
+        affine = np.array([[0, 0, 0.8, 0], [0, -0.3125, 0, 0], [-0.3125, 0, 0, 0], [0, 0, 0, 1]])
         nib.save(nib.Nifti1Image(labels, affine), tmp_path / "segmentation_masks/raw-data-track" / f"{scan}.nii.gz")
     (tmp_path / "all_metadata.csv").write_text("\n".join(rows) + "\n")
     return tmp_path, kspace, echoes, mask
@@ -227,6 +232,76 @@ def test_what_skm_teas_t2_lacks_is_named(skm_tea):
         made.score(made.cases("test")[0], truth)
     with pytest.raises(UserError, match="names no scan 'MTR_005'"):
         task("skm_tea_6x", root, layout={"id": "EchoTime1"}).cases("test")
+
+
+def test_skm_teas_sub_regions_lie_on_the_side_that_is_medial(skm_tea):
+    root, *_ = skm_tea
+    made = task("skm_tea_6x", root, t2={"subregions": True}, metrics=["t2_error_ms"])
+    (case,) = made.cases("test")
+    assert case.attributes["medial_direction"] == "L"
+    truth = case.target.read().array[0]
+    answer = truth.copy()
+    answer[1, :, :, :8] *= 0.98  # of slices 0 to 7, which are left
+    found = {s.label: s.value for s in made.score(case, answer) if s.metric == "t2_error_ms"}
+    assert len([name for name in found if name.startswith("femoral cartilage: ")]) == 18
+    assert found["meniscus: medial"] < -0.1
+    assert found["meniscus: lateral"] == 0
+    path = root / "segmentation_masks/raw-data-track/MTR_030.nii.gz"
+    stored = nib.load(path)  # of which slices run from right to left now
+    nib.save(nib.Nifti1Image(np.asarray(stored.dataobj), stored.affine * [1, 1, -1, 1]), path)
+    found = {s.label: s.value for s in made.score(case, answer) if s.metric == "t2_error_ms"}
+    assert found["meniscus: lateral"] < -0.1
+    assert found["meniscus: medial"] == 0
+    assert {score.label for score in made.worst(case)} == set(found)
+    assert "by DOSMA's sub-regions" in made.signature()
+
+
+def test_what_skm_teas_sub_regions_lack_is_named(skm_tea):
+    root, *_ = skm_tea
+    truth = task("skm_tea_6x", root).cases("test")[0].target.read().array[0]
+    blind = task("skm_tea_6x", root, t2={"subregions": True}, layout={"columns": {"medial_direction": "MTR_ID"}})
+    with pytest.raises(CaseError, match="need its attribute 'medial_direction', L or R, and it has 'MTR_030'"):
+        blind.score(blind.cases("test")[0], truth)
+    path = root / "segmentation_masks/raw-data-track/MTR_030.nii.gz"
+    nib.save(nib.Nifti1Image(np.asarray(nib.load(path).dataobj), np.eye(4)), path)
+    made = task("skm_tea_6x", root, t2={"subregions": True})
+    with pytest.raises(CaseError, match="a map of tissues with the axes SI, AP and LR"):
+        made.score(made.cases("test")[0], truth)
+    with pytest.raises(UsageError, match=r"tissue with sub-regions \(t2.regions\) is invalid.*got 'bone'"):
+        task("skm_tea_6x", root, t2={"subregions": True, "regions": {"bone": [7]}})
+
+
+@pytest.mark.long
+def test_skm_teas_chain_goes_from_raw_data_to_masks_to_t2(skm_tea, tmp_path, monkeypatch, capsys):
+    root, *_ = skm_tea
+    monkeypatch.chdir(tmp_path)
+    stored = nib.load(root / "segmentation_masks/raw-data-track/MTR_030.nii.gz")
+    (tmp_path / "masks").mkdir()
+    moved = np.roll(np.asarray(stored.dataobj), 1, axis=1)
+    nib.save(nib.Nifti1Image(moved, stored.affine), tmp_path / "masks/MTR_030.nii.gz")
+    scan = ["test", "task=skm_tea_6x", "model=zero_filled", f"task.layout.root={root}", "~task.expected"]
+    scan += ["task.metrics=[ssim@skmtea,t2_error_ms]"]
+    tissues = ["test", "task=skm_tea_tissues", "model=precomputed", "model.root=masks", "~task.expected"]
+    assert start([*scan, "run=runs/images"]) == 0
+    assert start([*tissues, f"task.layout.layout.root={root}", "task.layout.run=runs/images", "run=runs/masks"]) == 0
+    assert start([*scan, "task.layout.segmentation=runs/masks", "run=runs/t2"]) == 0
+    (run,) = load_runs([tmp_path / "runs/t2"])
+    rows = run.scores[run.scores["metric"] == "t2_error_ms"].set_index("label")["value"]
+    made = task("skm_tea_6x", root)
+    (case,) = made.cases("test")
+    truth = case.target.read().array[0]
+    image = np.load(next((tmp_path / "runs/images/predictions").rglob("*.npy")))
+    maps = [
+        dess_t2(*np.abs(echoes), DessScan(20.36, 6.428, 20.0, 3400.0, 3132.0), where=moved > 0)
+        for echoes in (truth, image)
+    ]
+    before = dess_t2(*np.abs(truth), DessScan(20.36, 6.428, 20.0, 3400.0, 3132.0))
+    own = np.nanmean(before[np.asarray(stored.dataobj) == 2])
+    assert rows["femoral cartilage (predicted mask)"] == pytest.approx(np.nanmean(maps[0][moved == 2]) - own)
+    assert rows["femoral cartilage (predicted mask and map)"] == pytest.approx(np.nanmean(maps[1][moved == 2]) - own)
+    assert rows["femoral cartilage"] != rows["femoral cartilage (predicted mask and map)"]
+    with pytest.raises(UserError, match="has no mask of the scans; name the folder of a segmentation run"):
+        task("skm_tea_6x", root, layout={"segmentation": str(tmp_path)}).cases("test")
 
 
 # MC-MRRec

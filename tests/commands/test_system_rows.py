@@ -16,8 +16,9 @@ from medimg_eval.commands.cli import start
 from medimg_eval.imaging import write_mask
 from tests.benchmarks import test_nbml, test_ubench
 from tests.benchmarks.test_chexgenbench import benchmark as chexgenbench
-from tests.benchmarks.test_dlcs import nlst
+from tests.benchmarks.test_dlcs import nlst, write_annotations
 from tests.benchmarks.test_fairseg import fairseg
+from tests.benchmarks.test_nlst import write_treatments
 from tests.benchmarks.test_nnunet_sets import decathlon
 from tests.benchmarks.test_opencapbench import root as opencap
 from tests.benchmarks.test_pictures import drive
@@ -168,6 +169,17 @@ def _skm_tea(folder, request):
     return [f"task.layout.root={request.getfixturevalue('knees')}", "~task.expected"]
 
 
+@CHAINS.add("test task=skm_tea_tissues model=precomputed model.root=MASKS task.layout.run=RECONSTRUCTED")
+def _skm_tissues(folder, request):
+    root = request.getfixturevalue("skm_tea")[0]
+    scan = ["test", "task=skm_tea_6x", "model=zero_filled", f"task.layout.root={root}", "~task.expected"]
+    assert start([*scan, "task.metrics=[ssim@skmtea]", f"run={folder}/RECONSTRUCTED"]) == 0
+    (folder / "MASKS").mkdir()
+    name = "MTR_030.nii.gz"
+    (folder / "MASKS" / name).write_bytes((root / "segmentation_masks/raw-data-track" / name).read_bytes())
+    return [f"task.layout.layout.root={root}", "~task.expected"]
+
+
 @CHAINS.add("readers real=REAL generated=MADE out=FORM")
 def _mewm(folder, request):
     for number in range(4):
@@ -287,6 +299,25 @@ def _dlcs(folder, request):
     rows = [("1.2.840.113654.2.55.1", -20, -10, 12, 0.9), ("1.2.840.113654.2.55.2", -4, -4, 4, 0.3)]
     write_rows(folder / "POINTS.csv", ("seriesuid", "coordX", "coordY", "coordZ", "probability"), *rows)
     return [f"task.layout.root={request.getfixturevalue('nlst')}", *any_number("dlcs_nlst")]
+
+
+@CHAINS.add(
+    "test task=dlcs_boxes model=precomputed_boxes model.root=BOXES.csv model.columns=[x,y,z,w,h,d] "
+    "model.form=sizes model.space=lps"
+)
+def _dlcs_boxes(folder, request):
+    write_annotations(folder / "data")
+    rows = [("DLCS_0001.nii.gz", -24, -12, 8, 8, 4, 8, 0.9), ("DLCS_0001.nii.gz", -10, -4, 8, 4, 4, 4, 0.3)]
+    write_rows(folder / "BOXES.csv", ("case", "x", "y", "z", "w", "h", "d", "score"), *rows)
+    return [f"task.layout.root={folder}/data"]
+
+
+@CHAINS.add("test task=mewm_treatment model=precomputed_classes model.root=TREATMENTS.csv")
+def _treatments(folder, request):
+    given = {f"p{number}": ["Lipiodol", "PVA"][: 1 + number % 2] for number in range(6)}
+    write_treatments(folder / "data", stated("mewm_treatment")["classes"], given)
+    write_classes(task("mewm_treatment", folder / "data"), folder / "TREATMENTS.csv")
+    return [f"task.layout.root={folder}/data"]
 
 
 @CHAINS.add(

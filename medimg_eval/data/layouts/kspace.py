@@ -13,10 +13,12 @@ import numpy as np
 from medimg_eval.case import Array, Geometry, Image, Mask, Reference
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.folders import find
+from medimg_eval.data.layouts.synthesis import stored_files
 from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.data.tables import read_table
 from medimg_eval.data.targets import MaskTarget
 from medimg_eval.errors import CaseError, MissingDataError, UsageError, UserError, nearest
+from medimg_eval.imaging import MaskFile
 from medimg_eval.imaging.kspace import PRESETS, KeyMap, kspace_shape, read_dataset, read_kspace, rss, target_shape
 
 Slices = tuple[int, int]
@@ -41,6 +43,7 @@ class KSpaceScans(FolderLayout):
             by its name. A mask that is smaller than a slice lies in its middle.
         square: the truth is cut to as many rows as it has columns, as fastMRI judges it.
         tissues: pattern of the label maps of the truth, below the root; of `slices` their slices.
+        segmentation: the folder of a segmentation run on these scans, whose masks are judged by T2 beside the truth's.
         table: optional CSV below the root with a row for each scan.
         id: the column of the table that names the scan, or a pattern.
         columns: attribute -> the column of the table that holds it.
@@ -52,6 +55,7 @@ class KSpaceScans(FolderLayout):
     mask: str = ""
     square: bool = False
     tissues: str = ""
+    segmentation: str = ""
     table: str = ""
     id: str = "case"
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -81,7 +85,10 @@ class KSpaceScans(FolderLayout):
     def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
         """The image to be reconstructed."""
         tissues = MaskTarget(self.tissues) if self.tissues else None
-        return _Reconstructions(self._keys(), _slice_ends(self.slices), self.square, tissues)
+        masks = stored_files(Path(self.segmentation).expanduser()) if self.segmentation else None
+        if masks is not None and not any(entry.id in masks for entry in entries):
+            raise UserError(f"{self.segmentation}: has no mask of the scans; name the folder of a segmentation run")
+        return _Reconstructions(self._keys(), _slice_ends(self.slices), self.square, tissues, masks)
 
     def _keys(self) -> KeyMap:
         if isinstance(self.keys, str):
@@ -188,11 +195,15 @@ class _Reconstructions:
     slices: Slices | None
     square: bool = False
     labels: MaskTarget | None = None
+    masks: Mapping[str, Path] | None = None
 
     def reference(self, entry: Entry) -> Reference[Image]:
         path = entry.images[0].files[0]
         labels = None if self.labels is None else self.labels.reference(entry)
-        return Reconstruction(path, self.keys, self.slices, self.square, labels)
+        predicted = None
+        if self.masks is not None:  # a scan that the run failed on has no file, and fails here, too
+            predicted = MaskFile((self.masks.get(entry.id, Path(f"{entry.id} (no mask was stored)")),))
+        return Reconstruction(path, self.keys, self.slices, self.square, labels, predicted)
 
 
 @dataclass(frozen=True)
@@ -200,7 +211,7 @@ class Reconstruction:
     """Stored reconstruction of samples, or root sum of squares over coils.
 
     `slices` are along the first axis; `square` says whether it is cut to as many rows as columns; `labels` which tissue
-    lies where, of all slices.
+    lies where, of all slices, and `predicted` the same of a segmentation run.
     """
 
     path: Path
@@ -208,11 +219,12 @@ class Reconstruction:
     slices: Slices | None = None
     square: bool = False
     labels: Reference[Mask] | None = None
+    predicted: Reference[Mask] | None = None
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The file, and that of the tissues."""
-        return (self.path, *(self.labels.files if self.labels is not None else ()))
+        """The file, and those of the tissues."""
+        return (self.path, *(path for mask in (self.labels, self.predicted) if mask is not None for path in mask.files))
 
     def read(self) -> Image:
         """Returns (1, *axes), with echoes first; raises CaseError naming the file.
@@ -236,7 +248,13 @@ class Reconstruction:
         """Reads which tissue lies where; raises CaseError where nothing says it."""
         if self.labels is None:
             raise CaseError(f"{self.path}: no map of tissues belongs to it; name one by task.layout.tissues")
-        mask = self.labels.read()
+        return self._cut(self.labels.read())
+
+    def predicted_tissues(self) -> Mask | None:
+        """Reads the mask of a segmentation run, if one is judged; raises CaseError."""
+        return None if self.predicted is None else self._cut(self.predicted.read())
+
+    def _cut(self, mask: Mask) -> Mask:
         return mask if self.slices is None else replace(mask, labels=mask.labels[slice(*self.slices)], instances=None)
 
     def geometry(self) -> Geometry:

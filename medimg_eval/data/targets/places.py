@@ -133,6 +133,7 @@ class PointColumns:
         label: the column of the points' names.
         name: the name of every point, for tables without such a column.
         value: the column of a measurement that belongs to each point, such as a diameter.
+        sizes: the columns of widths along x, y and z, of points in mm: each is the centre of a box then.
     """
 
     columns: Sequence[str]
@@ -140,9 +141,12 @@ class PointColumns:
     label: str = ""
     name: str = ""
     value: str = ""
+    sizes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         """Refuses columns and names that do not add up."""
+        if self.sizes and (len(self.sizes) != len(self.columns) or self.space == "voxel"):
+            raise UsageError(f"expected `sizes` to name three columns, of points in 'lps' or 'ras', got {self.sizes!r}")
         if isinstance(self.columns, str) or len(self.columns) not in (2, 3):
             raise UsageError(f"expected two or three columns for a point, got {self.columns!r}")
         if self.space not in ("voxel", "lps", "ras") or (self.space != "voxel" and len(self.columns) != 3):
@@ -150,8 +154,8 @@ class PointColumns:
         if bool(self.label) == bool(self.name):
             raise UsageError("a point needs either `label`, the column of its name, or `name`, the name of all points")
 
-    def reference(self, entry: Entry) -> Reference[Points]:
-        """The points of all records."""
+    def reference(self, entry: Entry) -> Reference[Points] | Reference[Boxes]:
+        """The points of all records, or the boxes about them."""
         rows = [row for row in entry.rows if any(row.text(column).lower() not in NOTHING for column in self.columns)]
         xyz = np.array([[row.number(column) for column in self.columns] for row in rows], dtype=np.float64)
         wrong = next((row for row, point in zip(rows, xyz, strict=True) if not np.isfinite(point).all()), None)
@@ -165,7 +169,26 @@ class PointColumns:
             return given(Points(xyz[:, ::-1] if len(self.columns) == 2 else xyz, names, values), entry)
         image = entry.image_below("points in mm")
         ras = xyz * (-1, -1, 1) if self.space == "lps" else xyz
+        if self.sizes:
+            sizes = np.array([[row.number(column) for column in self.sizes] for row in rows]).reshape(-1, 3)
+            return WorldBoxes(entry.row.path, Points(ras, names), sizes, image)
         return WorldPoints(entry.row.path, Points(ras, names, values), image)
+
+
+@dataclass(frozen=True, eq=False)
+class WorldBoxes(OneFile, OnImage):
+    """Boxes by centre and size in mm, put onto the grid of their image when read."""
+
+    centres: Points
+    sizes: Array
+    image: Reference[Image]
+
+    def read(self) -> Boxes:
+        """Returns the least boxes of the image's voxels about them."""
+        inverse = np.linalg.inv(self.geometry().affine)
+        middles = self.centres.positions @ inverse[:3, :3].T + inverse[:3, 3]
+        halves = self.sizes / 2 @ np.abs(inverse[:3, :3]).T
+        return Boxes(np.hstack([middles - halves + 0.5, middles + halves - 0.5]), self.centres.names)
 
 
 @dataclass(frozen=True, eq=False)
