@@ -86,10 +86,8 @@ def _mask_pieces(rows: ScoreTable) -> Floats:
     return pieces
 
 
-@summary(
+@share_summary(
     title="SAR-RARP50 instruments",
-    higher_is_better=True,
-    best=1.0,
     source="Psychogyios et al. 2023, SAR-RARP50, and its evaluation",
     needs=("iou", "nsd@10"),
     pieces=_mask_pieces,

@@ -77,16 +77,32 @@ def _pcam(folder, request):
 @CHAINS.add(
     "fit task=crc_100k model=owkin_probe +model@model.encoder=phikon_v2 run=PROBE",
     "test task=crc_100k model=owkin_probe +model@model.encoder=phikon_v2 model.checkpoint=PROBE",
-    "compare metric=auroc@macro",
 )
 def _phikon(folder, request):
     words = [*data_of(folder, encoder_sets.write_crc), *any_number("crc_100k"), *QUICK, "model.head.members=2"]
-    words += save_dinov2(folder / "phikon")
-    other = ["model=probe", "model.name=Other", "+model@model.encoder=phikon_v2"]
-    assert start(["fit", "task=crc_100k", *other, *words[:-2], *words[-1:], f"run={folder}/OTHER"]) == 0
-    tested = ["test", "task=crc_100k", *other, *words[:-2], *words[-1:], f"model.checkpoint={folder}/OTHER"]
-    assert start([*tested, f"runs={folder}/runs"]) == 0
-    return [words, words, []]
+    return [*words, *save_dinov2(folder / "phikon")]
+
+
+@CHAINS.add(
+    "fit task=tcga_crc_msi model=owkin_abmil folds=all run=FOLDS",
+    "test task=tcga_crc_msi model=owkin_abmil folds=all model.checkpoint=FOLDS",
+    "test task=tcga_crc_msi model=owkin_abmil model.checkpoint=FOLDS task.layout.cohorts=[COHORT] "
+    "task.layout.splits=null task.splits.test=all",
+    "compare metric=auroc@MSI-H",
+)
+def _phikon_slides(folder, request):
+    small = [
+        "model.head.hidden=16",
+        "model.head.attention=8",
+        "model.grid={rate: [1.0e-2], epochs: [2]}",
+        "model.folds=2",
+    ]
+    words = [*data_of(folder, encoder_sets.write_owkin), *small, *QUICK]
+    of_coad, of_read = "task.layout.cohorts=[TCGA_COAD]", "task.layout.cohorts=[TCGA_READ]"
+    other = ["task=tcga_crc_msi", "model=owkin_abmil", "model.name=Other", "folds=all", *words, of_coad]
+    assert start(["fit", *other, f"run={folder}/OTHER"]) == 0
+    assert start(["test", *other, f"model.checkpoint={folder}/OTHER", f"runs={folder}/runs"]) == 0
+    return [[*words, of_coad], [*words, of_coad], [*words, of_read, "model.name=Ensemble"], []]
 
 
 @CHAINS.add(
