@@ -193,8 +193,11 @@ def _explain_config(chain: Sequence[BaseException], words: Words | None) -> Usag
     except Exception:  # noqa: BLE001 - a hint is not worth a second error
         return first_lines
     if key in keys:  # a mapping that is there, and has no such key within
+        held = ", ".join(name for name in keys if name.startswith(f"{key}."))
+        if not held:
+            return UsageError(f"{key} is empty; +{key}={{...}} fills it, +{key}.KEY=VALUE adds one key")
         return UsageError(
-            f"{key} is there, with other keys ({', '.join(name for name in keys if name.startswith(f'{key}.'))}); "
+            f"{key} is there, with other keys ({held}); "
             f"{key}.KEY=VALUE sets one of them, +{key}.KEY=VALUE adds one, ~{key} with '+{key}={{...}}' replaces all"
         )
     parent = key.rpartition(".")[0]  # what holds the key is no better name for it, and what lies elsewhere none either

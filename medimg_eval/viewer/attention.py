@@ -158,8 +158,8 @@ def attention_map(looked: Sequence[Looked], model: str, width: Width = "single")
                     axis.contour(at[1], at[0], mask, levels=[0.5], colors="#D55E00", linewidths=0.8)
     outlined = " Outlines are those of the reference." if any(looked_case.outlines for looked_case in looked) else ""
     caption = (
-        f"Where {model} looked (n = {len(looked)} cases): each slide, and the weight of its tiles from 0 (dark) to the "
-        f"largest of the slide (bright).{outlined}"
+        f"Where {model} looked (n = {len(looked)} cases): each picture, and the weights of its tiles or cells from 0 "
+        f"(dark) to its largest (bright).{outlined}"
     )
     return Drawn(
         figure, pd.concat([_attention_frame(looked_case, model) for looked_case in looked], ignore_index=True), caption

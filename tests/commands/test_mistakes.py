@@ -94,6 +94,14 @@ def test_a_mapping_that_is_there_is_no_mend_of_itself(newcomer, capsys):
     assert "did you mean 'model.head'" not in told
 
 
+def test_an_empty_mapping_is_filled_with_a_plus(newcomer, capsys):
+    words = ["task=brain_tissue", "model=timm_classifier"]
+    assert start(["test", *words, "model.preprocess={input_size: [3, 64, 64]}"]) == 2
+    assert "model.preprocess is empty; +model.preprocess={...} fills it" in capsys.readouterr().err
+    config = composed("test", [*words, "+model.preprocess={input_size: [3, 64, 64]}"])
+    assert list(config.model.preprocess.input_size) == [3, 64, 64]
+
+
 def test_null_takes_a_setting_of_a_task_back_to_its_default():
     task = build_task(plain(composed("test", ["task=brain_tissue", "task.expected=null", "task.card=null"]))["task"])
     assert task.expected == {}

@@ -147,6 +147,16 @@ def test_phikons_slides_go_through_nested_folds_to_another_cohort(tmp_path, caps
     assert "holds a model for each fold" in capsys.readouterr().err
 
 
+def test_gpfms_survival_is_fitted_as_published_where_validation_is_the_test(tmp_path, capsys):
+    root = folder_of(tmp_path)
+    encoder_sets.write_gpfm_survival(root)
+    words = ["task=gpfm_survival_luad", f"task.layout.root={root}", "model=abmil", "model.head.hidden=8", *QUICK[:2]]
+    words += ["model.head.attention=4", "model.head.epochs=1", "task.layout.splits.fold=0", "task.expected=null"]
+    assert start(["fit", *words, "task.protocol=published", f"run={tmp_path}/FIT"]) == 0
+    assert "validate and test are the same 8 cases" in capsys.readouterr().err
+    assert start(["fit", *words, "task.splits.validate=val", "task.layout.tuning=''", f"run={tmp_path}/X"]) == 1
+
+
 @pytest.mark.parametrize(("name", "model"), [("pathobench", "patho_bench_probe"), ("pathobench_survival", "cox_probe")])
 def test_patho_benchs_tables_and_features_go_through_its_probe(name, model, tmp_path):
     root = tmp_path / "data"

@@ -24,6 +24,7 @@ from medimg_eval.metrics import parse
 from medimg_eval.metrics.registry import required
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task
+from medimg_eval.tasks.base import overlap_accepted
 
 if TYPE_CHECKING:
     from lightning.pytorch.loggers import Logger
@@ -135,7 +136,9 @@ def _refuse_unfollowable(task: Task) -> None:
 
 
 def _keep_apart(task: Task, cases: Mapping[str, Sequence[Case]]) -> None:
-    """Refuses patients or cases shared by fit, validation and test."""
+    """Refuses patients or cases that parts share, unless so published or accepted: then it is warned of."""
+    if task.protocol == "published" or overlap_accepted(task.layout):
+        return
     parts = dict(cases)
     with contextlib.suppress(UserError):  # a dataset to train on need not hold test cases, or all of them
         parts["test"] = task.cases("test")

@@ -59,6 +59,23 @@ def test_attention_finds_the_tile_that_tells_a_bag_from_others():
     assert all(one.sum() == pytest.approx(1, abs=1e-5) for one in weights)
 
 
+@pytest.mark.slow
+def test_a_witness_is_found_by_attention_and_lost_in_a_mean():
+    """200 bags of each kind: AUROC about 0.994 by attention, 0.727 by mean pooling, 0.699 of means (other draws)."""
+    known, codes, _ = bags(400)
+    asked, truth, witnesses = bags(400, seed=1)
+    shared = {"hidden": 64, "dropout": 0.0, "rate": 1e-3, "batch": 16, "epochs": 40}
+    head = make_head({"name": "abmil", "attention": 32, **shared}).fit(known, two(codes))
+    shares, weights = head.explain(asked)
+    assert roc_auc_score(truth, shares[:, 1]) == pytest.approx(0.994, abs=0.01)
+    assert np.mean([weights[place].argmax() == witnesses[place] for place in range(1, 400, 2)]) > 0.97
+    pooled = make_head({"name": "pooled", **shared}).fit(known, two(codes))
+    assert roc_auc_score(truth, pooled.predict(asked)[:, 1]) == pytest.approx(0.727, abs=0.08)
+    means = [np.stack([bag.mean(0) for bag in some]) for some in (known, asked)]
+    linear = make_head({"name": "logistic", "C": 1}).fit(means[0], two(codes))
+    assert roc_auc_score(truth, linear.predict(means[1])[:, 1]) == pytest.approx(0.699, abs=0.08)
+
+
 @pytest.mark.parametrize("which", HEADS)
 def test_bags_together_are_as_bags_alone_and_as_saved(which, tmp_path):
     known = uneven()
