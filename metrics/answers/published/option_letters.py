@@ -167,12 +167,12 @@ def chestagentbench(output: str, options: Mapping[str, str], question: str, more
     return reply[0].upper() if begins else None
 
 
-@answer_rule("temmed_selection", source="TemMed-Bench (arXiv 2509.25143), the form that its prompt asks for")
+@answer_rule("temmed_selection", source="TemMed-Bench (arXiv 2509.25143), ImgPairSelection_eval.ipynb")
 def temmed_selection(output: str, options: Mapping[str, str], question: str, more: Mapping[str, Any]) -> str | None:
     """Takes the letter after the last "My answer is", past brackets, asterisks and the like.
 
-    None without one. The authors have published the prompt and not the scorer: case and marks are read loosely here.
-    Weak: "My answer is option B" is none.
+    None without one, at which the authors' notebook stops; of several letters it takes the first of the alphabet. Weak:
+    "My answer is option B" is none.
     """
     answers = _TEMMED_ANSWER.findall(output)
     return offered(answers[-1].upper(), options) if answers else None

@@ -60,12 +60,12 @@ class _MmmuOpen(LenientAnswer):
         return False
 
 
-@answer_rule("temmed_yes_no", source="TemMed-Bench (arXiv 2509.25143), the form that its prompt asks for")
+@answer_rule("temmed_yes_no", source="TemMed-Bench (arXiv 2509.25143), VQA_eval.ipynb")
 def temmed_yes_no(output: str, options: Mapping[str, str], question: str, more: Mapping[str, Any]) -> str | None:
     """Takes yes or no, with which the reply begins.
 
-    None where it begins otherwise. The authors have published the prompt and not the scorer: the case is read loosely
-    here. Weak: "Not present" and "Normal" begin with no.
+    None where it begins otherwise, at which the authors' notebook stops. Weak: "Not present" and "Normal" begin with
+    no.
     """
     match = re.match(r"\s*(yes|no)", output, re.IGNORECASE)
     return match[1].lower() if match else None
