@@ -232,7 +232,10 @@ class WorkflowTask(Task):
             next(iter(source.frames([int(truth.frames[-1])])))
         except UserError as error:
             return Checked([str(error)])
-        return Checked([], f"{len(truth.frames)} frames")
+        rate = getattr(source, "rate", None)
+        told = f"the video and task.layout.every give {rate or 0:.4g} frames a second, task.fps says {self.fps:g}"
+        differs = rate is not None and not math.isclose(rate, self.fps, rel_tol=0.01)
+        return Checked([], f"{len(truth.frames)} frames", frozenset([told] if differs else []))
 
     def panels(self, case: Case) -> list[Panel]:
         """The ribbon of phases."""
@@ -366,6 +369,11 @@ class WorkflowTask(Task):
         """Label columns on the truth's frames; missing are "" or NaN."""
         if np.any(np.diff(given.frames) <= 0):
             raise CaseError(f"{where}: expected ascending frames")
+        if len(given.frames) and len(frames) and given.frames[-1] > 2 * frames[-1] + 1:
+            raise CaseError(
+                f"{where} labels frame {given.frames[-1]}, and the truth ends with {frames[-1]}; where rows count the "
+                "video's frames, model.every says how many lie from one on the grid to the next"
+            )
         at = np.minimum(np.searchsorted(given.frames, frames), max(len(given.frames) - 1, 0))
         there = given.frames[at] == frames if len(given.frames) else np.zeros(len(frames), bool)
         columns = {}
@@ -378,8 +386,11 @@ class WorkflowTask(Task):
     def _of_rows(self, rows: Sequence[Any], where: str) -> dict[str, Array]:
         """The columns of one answer per frame."""
         columns: dict[str, Array] = {}
+        names = dict.fromkeys([self.phase, *self.phase_names, *self.presence_names])
+        given = dict.fromkeys(name for row in rows if isinstance(row, Mapping) for name in row)
+        CaseError.refuse_unknown(f"{where} holds", names, *given)
         if self.phase_names:
-            columns[self.phase] = np.array([self._phase_of(row) for row in rows], object)
+            columns[self.phase] = np.array([self._phase_of(row, where) for row in rows], object)
         for name in self.presence_names:
             incomplete = next(
                 (n for n, row in enumerate(rows) if not isinstance(row, Mapping) or name not in row), None
@@ -389,12 +400,14 @@ class WorkflowTask(Task):
             columns[name] = np.array([row[name] for row in rows])
         return columns
 
-    def _phase_of(self, row: Any) -> Any:
+    def _phase_of(self, row: Any, where: str) -> Any:
         if not isinstance(row, Mapping):
             return row
         if self.phase in row:
             return row[self.phase]
         scores = [(float(row[name]), name) for name in self.phase_names if name in row]
+        if not all(math.isfinite(score) for score, _ in scores):
+            raise CaseError(f"{where} holds a score of a phase that is not finite")
         return max(scores, key=lambda pair: pair[0])[1] if scores else ""
 
     def _checked(self, found: Mapping[str, Array], size: int, where: str) -> dict[str, Array]:
@@ -407,7 +420,7 @@ class WorkflowTask(Task):
                 continue
             if name == self.phase:
                 texts = [codes.get(str(value), str(value)) for value in found[name].tolist()]
-                CaseError.refuse_unknown(f"{where} holds", [*self.phase_names, ""], *dict.fromkeys(texts))
+                CaseError.refuse_unknown(f"{where} holds", self.phase_names, *dict.fromkeys(filter(None, texts)))
                 columns[name] = np.array(texts, object)
                 continue
             with CaseError.about(where, f"holds a score of {name!r} that is no number", TypeError, ValueError):

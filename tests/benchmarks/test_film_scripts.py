@@ -117,6 +117,25 @@ def test_skill_in_jigsaws_is_read_as_by_surgbenchkit(tmp_path):
     assert {case.id.removeprefix("Suturing_"): case.target.read().values["grs"] for case in cases} == theirs
 
 
+def test_gestures_of_jigsaws_are_read_as_by_surgbenchkit(tmp_path):
+    script = require_clone(SURG_BENCH_KIT) / "vlmeval/dataset/jigsaws_gesture_classification.py"
+    loader = load_functions(script, "JIGSAWSGestureClassification", Dataset=object, os=os)
+    loader = loader["JIGSAWSGestureClassification"]
+    loader.video_dir = ""  # which theirs uses and does not set
+    write_jigsaws(tmp_path)
+    for path in tmp_path.rglob("transcriptions/*.txt"):
+        path.write_text("\n".join(line.strip() for line in path.read_text().splitlines()))
+    about = {"data_config": {"data_dir": f"{tmp_path}/", "category": "Suturing"}}
+    theirs = sorted(Path(path).stem for path, _ in loader(about, "test").labels)
+    benchmark, ours = task("jigsaws_suturing", tmp_path), []
+    for case in [case for part in ("fit", "test") for case in benchmark.cases(part)]:
+        truth = case.target.read()
+        for name in np.unique(truth.columns["phase"]):
+            frames = truth.frames[truth.columns["phase"] == name] + 1  # theirs count from 1
+            ours.append(f"{case.id.removeprefix('Suturing_')}_{frames[0]}_{frames[-1]}_{name}")
+    assert sorted(ours) == theirs
+
+
 def test_cholect50_has_the_labels_and_splits_of_its_loader(tmp_path):
     script = require_clone("CAMMA-public/cholect50") / "dataloader_pth.py"
     theirs = load_functions(script, "T50", "CholecT50", Dataset=object, np=np)

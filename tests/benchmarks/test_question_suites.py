@@ -104,13 +104,15 @@ def test_answers_to_sets_of_text_are_worth_what_was_worked_out_by_hand(name, rig
         ("medqa_mcmle", "MedQA_MCMLE"),
     ],
 )
-def test_medevalkit_puts_the_same_words_and_knows_the_same_answer(name, module, tmp_path):
-    """Where MEDIMG_EVAL_CLONES names a folder that holds a clone of MedEvalKit: its prompts, of the same records."""
-    clone = require_clone("alibaba-damo-academy/MedEvalKit")
+@pytest.mark.parametrize("kit", ["alibaba-damo-academy/MedEvalKit", "youkangqi/Hulu-Med/MedUniEval"])
+def test_medevalkit_puts_the_same_words_and_knows_the_same_answer(name, module, kit, tmp_path):
+    """Where MEDIMG_EVAL_CLONES names a folder with a clone of it, or of Hulu-Med's evaluator, which is made of it."""
+    owner, repository, *inner = kit.split("/")
+    folder = require_clone(f"{owner}/{repository}").joinpath(*inner, "utils")
     # Its modules import torch and the loaders of the hub; what makes a prompt of a record needs neither.
-    theirs = runpy.run_path(str(clone / "utils/question_formats.py")) | {"os": os, "re": re, "difflib": difflib}
+    theirs = runpy.run_path(str(folder / "question_formats.py")) | {"os": os, "re": re, "difflib": difflib}
     for file in (f"{module}/{module}.py", "utils.py"):
-        tree = ast.parse((clone / "utils" / file).read_text())
+        tree = ast.parse((folder / file).read_text())
         made = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in THEIRS]
         exec(compile(ast.Module(made, []), file, "exec"), theirs)  # noqa: S102
     task = task_of(name, tmp_path)

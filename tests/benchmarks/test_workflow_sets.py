@@ -425,15 +425,18 @@ def test_scoliosis1k_is_read_from_its_pickles_and_split(tmp_path):
 
 @pytest.mark.slow
 def test_scoliosis1ks_scores_are_open_gaits(tmp_path):
-    script = require_clone("ShiqiYu/OpenGait") / "opengait/evaluation/evaluator.py"
+    clone = require_clone("ShiqiYu/OpenGait")
+    script = clone / "opengait/evaluation/evaluator.py"
     pytest.importorskip("sklearn")
     silent = type("Silent", (), {"log_info": lambda self, text: None})
     evaluate = load_functions(script, "evaluate_scoliosis", np=np, get_msg_mgr=silent)["evaluate_scoliosis"]
     rng, names = np.random.default_rng(3), ["Negative", "Neutral", "Positive"]
-    split = {"TRAIN_SET": [], "TEST_SET": [f"{number:05d}" for number in range(30)]}
+    split = json.loads((clone / "datasets/Scoliosis1K/Scoliosis1K_118.json").read_text())
+    assert (len(split["TRAIN_SET"]), len(split["TEST_SET"])) == (744, 749)
+    split = {"TRAIN_SET": [], "TEST_SET": sorted(split["TEST_SET"])[:30]}
     kinds = rng.permutation(30) % 3
-    for number, kind in enumerate(kinds):
-        folder = tmp_path / f"Scoliosis1K-pose-pkl/{number:05d}/{names[kind]}/000_180"
+    for number, kind in zip(split["TEST_SET"], kinds, strict=True):
+        folder = tmp_path / f"Scoliosis1K-pose-pkl/{number}/{names[kind]}/000_180"
         folder.mkdir(parents=True)
         (folder / "000_180.pkl").write_bytes(pickle.dumps(np.zeros((2, 17, 3))))
     (tmp_path / "Scoliosis1K_118.json").write_text(json.dumps(split))

@@ -128,6 +128,28 @@ def test_points_of_a_bleeding_are_found_in_its_frames(tmp_path):
     assert (summary["status"], summary["failed_cases"]) == ("finished", 0)
 
 
+@pytest.mark.parametrize("name", ["sar_rarp50_segmentation", "endoscapes_boxes"])
+def test_masks_and_boxes_of_films_go_from_their_files_to_a_table(name, tmp_path):
+    root, run = tmp_path / "data", tmp_path / "run"
+    root.mkdir()
+    words = [f"task={name}", f"task.layout.root={root}", f"run={run}"]
+    if name == "endoscapes_boxes":
+        film_sets.write_endoscapes(root)
+        (tmp_path / "boxes.json").write_text(
+            json.dumps([{"image_id": 7, "category_id": 5, "score": 0.9, "bbox": [10, 4, 30, 20]}])
+        )
+        words += ["model=precomputed_coco", f"model.root={tmp_path}/boxes.json"]
+        words.append(f"model.annotations={root}/test/annotation_coco.json")
+    else:
+        film_sets.write_sar_masks(root)
+        words += ["model=precomputed", f"model.root={root}/test", "model.pattern='{case}.png'"]
+    assert start(["test", *words]) == 0
+    assert start(["table", f"runs={run}", f"out={tmp_path}/table"]) == 0
+    with (tmp_path / "table" / "table.csv").open(newline="") as stream:
+        values = {row["metric"]: float(row["mean"]) for row in csv.DictReader(stream)}
+    assert values == pytest.approx(dict.fromkeys(config(name).metrics, 1.0))
+
+
 def write_frames(name, root, write):
     """A set of films with a picture for each frame of its first film that is tested; returns words that name them."""
     root.mkdir(parents=True)

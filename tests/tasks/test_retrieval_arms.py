@@ -1,6 +1,7 @@
 """Arms with retrieved cases: what is shown in which order, how a case is found, and that no patient sees their own."""
 
 import ast
+import io
 import json
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from medimg_eval.evaluation.model_spec import ModelSpec
 from medimg_eval.evaluation.settings import Settings
 from medimg_eval.imaging import SHOWN
 from medimg_eval.instantiate import build_task
+from medimg_eval.metrics.answers import rules
 from medimg_eval.models import VisionLanguageModel
 from medimg_eval.question import Key, Question
 from medimg_eval.tasks.references import Retriever
@@ -264,3 +266,31 @@ def test_arms_are_put_as_the_authors_scripts_put_them(tmp_path, task_name, case_
     known = {"REF_report": report, "RAG_report": report, "VQA_question": "Has the effusion grown?"}
     known |= {"condition_change": "The effusion has grown."}
     assert ours == authors_prompt(clone / f"Eval/{script}.py", **known)
+
+
+YES_NO = ["Yes", "yes, it has.", "YES", "No", "no.", "NO change", "No. Yes"]
+PAIRS = ["My answer is A", "my answer is **b**", "So: My answer is **C.**", "A or B? My answer is c.", "MY ANSWER IS B"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("notebook", "name", "replies", "answers"),
+    [("VQA", "temmed_yes_no", YES_NO, "no yes"), ("ImgPairSelection", "temmed_selection", PAIRS, " A B C")],
+)
+def test_replies_are_read_as_by_the_authors_notebooks(notebook, name, replies, answers, tmp_path, monkeypatch):
+    clone = require_clone("Levi-ZJY/TemMed-Bench")
+    cells = json.loads((clone / f"Eval/metrics/{notebook}_eval.ipynb").read_text())["cells"]
+    program = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    names, rng = answers.split(" "), np.random.default_rng(0)
+    right = [str(rng.choice([name for name in names if name])) for _ in replies]
+    rows = [
+        {"answer": text, "answer_vqa": text, "label": label, "label_answer_vqa": label.capitalize()}
+        for text, label in zip(replies, right, strict=True)
+    ]
+    lines = "\n".join(map(json.dumps, rows))
+    theirs = {"open": lambda *given, **more: io.StringIO(lines), "print": lambda *given: None}
+    exec(program, theirs)  # noqa: S102
+    options = {} if notebook == "VQA" else dict.fromkeys("ABC", "")
+    taken = [rules()[name].function(text, options, "", {}) for text in replies]
+    assert [names[number] for number in theirs["answer_list"]] == taken
+    assert theirs["acc"] == pytest.approx(np.mean(np.array(taken) == right))

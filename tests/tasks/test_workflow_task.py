@@ -73,6 +73,15 @@ def test_frames_that_are_missing_are_wrong_and_unjudged_ones_do_not_count(tmp_pa
         task().accept(case, labels)
 
 
+def test_a_rate_that_is_not_the_films_is_told_by_check(tmp_path):
+    write_video(tmp_path / "film.mp4", np.zeros((8, 16, 16, 3), np.uint8), 4)
+    labels = FrameLabels(np.arange(2), {"phase": np.array(PHASES, object), "snare": np.zeros(2)})
+    case = Case("film", (FilmFile(tmp_path / "film.mp4", every=4),), Given(labels, ()))
+    assert task(fps=1).check_case(case).notes == frozenset()
+    (told,) = task(fps=4).check_case(case).notes
+    assert told == "the video and task.layout.every give 1 frames a second, task.fps says 4"
+
+
 def test_online_gives_no_look_ahead(tmp_path):
     case = film_case(tmp_path, ["cut", "sew", "sew"], [0, 0, 1])
     online = task(online=True)
@@ -100,6 +109,12 @@ def test_online_gives_no_look_ahead(tmp_path):
         ({"phase": ["cut", "saw"], "snare": [0, 1]}, "holds 'saw'"),
         ({"phase": ["cut"], "snare": [0]}, "1 values of 'phase' for 2 frames"),
         ({"phase": ["cut", "sew"], "snare": [0, np.inf]}, "not finite"),
+        ([{"cut": 1, "saw": 0, "snare": 0}] * 2, "holds 'saw'; did you mean 'sew'"),
+        ([{"cut": 1, "sew": np.nan, "snare": 0}] * 2, "score of a phase that is not finite"),
+        (
+            FrameLabels(np.arange(0, 50, 25), {"phase": np.array(PHASES, object)}),
+            "labels frame 25, .* model.every says",
+        ),
         ("cut", "is str"),
     ],
 )

@@ -51,6 +51,12 @@ class FilmFile:
         with Video(self.path) as video:
             return Geometry(video.shape[1:], np.eye(4), "pixel")
 
+    @property
+    def rate(self) -> float | None:
+        """Frames shown per second; None of a folder."""
+        with Video(self.path) as video:
+            return video.fps and video.fps / self.every
+
     def frames(self, places: Sequence[int]) -> Iterator[Array]:
         """Yields frames by grid place, uint8, (channel, row, column).
 
