@@ -152,10 +152,14 @@ def test_medmnists_chest_has_a_column_for_each_finding(tmp_path):
     assert [truth(case) for case in cases] == [{"atelectasis", "pleural"}, {"hernia"}]
 
 
-def test_the_folders_of_the_brain_tumour_set_are_classes(tmp_path):
+def write_brain_tumours(root):
     for split in ("Training", "Testing"):
         for name in ("glioma", "meningioma", "notumor", "pituitary"):
-            picture(tmp_path / split / name / f"{split[:2]}-{name[:2]}_0001.jpg", np.zeros((*SHAPE, 3)))
+            picture(root / split / name / f"{split[:2]}-{name[:2]}_0001.jpg", np.zeros((*SHAPE, 3)))
+
+
+def test_the_folders_of_the_brain_tumour_set_are_classes(tmp_path):
+    write_brain_tumours(tmp_path)
     one = task("brain_tumour_mri", tmp_path)
     cases = one.cases("test")
     assert [next(iter(truth(case))) for case in cases] == one.classes
@@ -174,17 +178,22 @@ def test_a_count_that_is_not_the_published_one_is_told(tmp_path):
         one.cases("test")
 
 
-def test_vindrs_breasts_have_their_grade_on_each_view(tmp_path):
+def write_vindr_mammo(root):
+    """Three studies of four views each."""
     header = "study_id,series_id,image_id,laterality,view_position,height,width,breast_birads,breast_density,split"
     rows = []
     for study, split, grades in (("s1", "test", "15"), ("s2", "training", "22"), ("s3", "training", "34")):
-        (tmp_path / "images" / study).mkdir(parents=True)
+        (root / "images" / study).mkdir(parents=True)
         for side, grade in zip("LR", grades, strict=True):
             for view in ("CC", "MLO"):
                 name = f"{study}{side}{view}"
-                still(tmp_path / f"images/{study}/{name}.dicom", Modality="MG")
+                still(root / f"images/{study}/{name}.dicom", Modality="MG")
                 rows.append(f"{study},x,{name},{side},{view},9,8,BI-RADS {grade},DENSITY B,{split}")
-    (tmp_path / "breast-level_annotations.csv").write_text("\n".join([header, *rows]) + "\n")
+    (root / "breast-level_annotations.csv").write_text("\n".join([header, *rows]) + "\n")
+
+
+def test_vindrs_breasts_have_their_grade_on_each_view(tmp_path):
+    write_vindr_mammo(tmp_path)
     one = task("vindr_mammo", tmp_path)
     cases = one.cases("test")
     assert ids(cases) == ["s1LCC", "s1LMLO", "s1RCC", "s1RMLO"]
@@ -194,19 +203,26 @@ def test_vindrs_breasts_have_their_grade_on_each_view(tmp_path):
     assert not one.check_case(cases[0]).doubts
 
 
-def test_pads_pictures_lie_in_three_folders_and_patients_in_one_fold(tmp_path):
+PAD = ["ACK", "BCC", "MEL", "NEV", "SCC", "SEK"] * 2
+"""What each picture shows; two of them are of a patient."""
+
+
+def write_pad_ufes(root):
     columns = "patient_id,lesion_id,smoke,age,fitspatrick,gender,region,diagnostic,img_id,biopsed"
-    kinds = ["ACK", "BCC", "MEL", "NEV", "SCC", "SEK"] * 2
     rows = []
-    for number, kind in enumerate(kinds):
+    for number, kind in enumerate(PAD):
         patient = f"PAT_{number // 2}"
         name = f"{patient}_{number}_7.png"
-        picture(tmp_path / f"images/imgs_part_{1 + number % 3}/{name}", np.full((4, 5, 3), number, np.uint8))
+        picture(root / f"images/imgs_part_{1 + number % 3}/{name}", np.full((4, 5, 3), number, np.uint8))
         rows.append(f"{patient},{number},False,50,2.0,MALE,ARM,{kind},{name},True")
-    (tmp_path / "metadata.csv").write_text("\n".join([columns, *rows]) + "\n")
+    (root / "metadata.csv").write_text("\n".join([columns, *rows]) + "\n")
+
+
+def test_pads_pictures_lie_in_three_folders_and_patients_in_one_fold(tmp_path):
+    write_pad_ufes(tmp_path)
     one = task("pad_ufes_20", tmp_path)
     cases = one.cases("test")
-    whole = {f"PAT_{number // 2}_{number}_7.png": one.layout.target.classes[kind] for number, kind in enumerate(kinds)}
+    whole = {f"PAT_{number // 2}_{number}_7.png": one.layout.target.classes[kind] for number, kind in enumerate(PAD)}
     assert all(truth(case) == {whole[case.id]} for case in cases)
     assert not {case.patient for case in cases} & {case.patient for case in one.cases("fit")}
     number = int(cases[0].id.split("_")[2])
@@ -343,8 +359,7 @@ def test_ct_rates_labels_and_volumes_lie_in_its_folders(tmp_path):
     assert found[0].images[0].read().array.shape == (1, 3, 4, 5)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("cbis_ddsm_mass", "mass"), ("cbis_ddsm_calcification", "calc")])
-def test_cbis_ddsms_lesions_have_their_pathology(name, kind, tmp_path):
+def write_cbis_ddsm(root, kind):
     columns = ["patient_id", "breast_density", "left or right breast", "image view", "abnormality id", "pathology"]
     columns += ["assessment", "subtlety", "image file path", "cropped image file path", "ROI mask file path"]
     for part, grades in {"train": ["BENIGN"] * 10, "test": ["MALIGNANT", "BENIGN_WITHOUT_CALLBACK"]}.items():
@@ -352,11 +367,16 @@ def test_cbis_ddsms_lesions_have_their_pathology(name, kind, tmp_path):
         for number, grade in enumerate(grades):
             patient = f"P_{'01' if part == 'test' else '00'}00{number}"
             file = f"{kind.title()}-{part.title()}_{patient}_LEFT_CC_1/1.3.6/1.3.7/000001.dcm"
-            picture(tmp_path / file.replace(".dcm", ".png"), grey(number))
+            picture(root / file.replace(".dcm", ".png"), grey(number))
             cells = [patient, "3", "LEFT", "CC", "1", grade, "4", "4", "full.dcm"]
             rows.append([*cells, file.replace(".dcm", ".png") + "\n" * (number % 2), "mask.dcm"])
-        with (tmp_path / f"{kind}_case_description_{part}_set.csv").open("w", newline="") as stream:
+        with (root / f"{kind}_case_description_{part}_set.csv").open("w", newline="") as stream:
             csv.writer(stream).writerows(rows)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("cbis_ddsm_mass", "mass"), ("cbis_ddsm_calcification", "calc")])
+def test_cbis_ddsms_lesions_have_their_pathology(name, kind, tmp_path):
+    write_cbis_ddsm(tmp_path, kind)
     one = task(name, tmp_path)
     cases = one.cases("test")
     assert ids(cases) == ["P_01000_LEFT_CC_1", "P_01001_LEFT_CC_1"]
@@ -365,16 +385,20 @@ def test_cbis_ddsms_lesions_have_their_pathology(name, kind, tmp_path):
     assert len(one.cases("fit")) + len(one.cases("validate")) == 10
 
 
-def test_mimics_studies_have_the_labels_of_their_reports(tmp_path):
+def write_mimic_conditions(root):
     lines = ["dicom_id,study_id,subject_id,split"]
     for number, (study, split) in enumerate((("50", "train"), ("51", "validate"), ("52", "test"), ("52", "test"))):
-        picture(tmp_path / f"files/p10/p1000003{study[1]}/s{study}/d{number}.jpg", grey(number))
+        picture(root / f"files/p10/p1000003{study[1]}/s{study}/d{number}.jpg", grey(number))
         lines.append(f"d{number},{study},1000003{study[1]},{split}")
-    (tmp_path / "mimic-cxr-2.0.0-split.csv").write_text("\n".join(lines) + "\n")
+    (root / "mimic-cxr-2.0.0-split.csv").write_text("\n".join(lines) + "\n")
     labels = "subject_id,study_id,Atelectasis,Cardiomegaly,Consolidation,Edema,Pleural Effusion,Pneumonia\n"
     labels += "10000030,50,1.0,,,,,\n10000032,52,0.0,1.0,-1.0,,1.0,1.0\n"
-    with gzip.open(tmp_path / "mimic-cxr-2.0.0-chexpert.csv.gz", "wt") as stream:
+    with gzip.open(root / "mimic-cxr-2.0.0-chexpert.csv.gz", "wt") as stream:
         stream.write(labels)
+
+
+def test_mimics_studies_have_the_labels_of_their_reports(tmp_path):
+    write_mimic_conditions(tmp_path)
     one = task("mimic_cxr_conditions", tmp_path)
     (case,) = one.cases("test")
     assert (case.id, case.patient, len(case.images)) == ("52", "10000032", 2)
@@ -385,13 +409,17 @@ def test_mimics_studies_have_the_labels_of_their_reports(tmp_path):
     assert truth(one.cases("validate")[0]) == set()  # without a row
 
 
+def write_tuberculosis(root, folder, prefix):
+    for number, digit in enumerate((0, 1, 1)):
+        picture(root / folder / "CXR_png" / f"{prefix}_000{number}_{digit}.png", grey(number))
+
+
 @pytest.mark.parametrize(
     ("name", "folder", "prefix"),
     [("montgomery_tb", "MontgomerySet", "MCUCXR"), ("shenzhen_tb", "ChinaSet_AllFiles", "CHNCXR")],
 )
 def test_the_last_digit_of_a_name_says_tuberculosis(name, folder, prefix, tmp_path):
-    for number, digit in enumerate((0, 1, 1)):
-        picture(tmp_path / folder / "CXR_png" / f"{prefix}_000{number}_{digit}.png", grey(number))
+    write_tuberculosis(tmp_path, folder, prefix)
     cases = task(name, tmp_path).cases("test")
     assert [truth(case) for case in cases] == [{"normal"}, {"tuberculosis"}, {"tuberculosis"}]
     assert cases[1].id == f"{folder}/CXR_png/{prefix}_0001_1.png"

@@ -390,7 +390,7 @@ def _skeletons(folder, request):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("lines", CHAINS)
+@pytest.mark.parametrize("lines", CHAINS, ids=CHAINS.names)
 def test_commands_run_on_files_of_their_authors_form(lines, tmp_path, monkeypatch, capsys, request):
     monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
     further = CHAINS[lines](tmp_path, request)

@@ -1,6 +1,5 @@
 """Commands of published systems, run one after the other as they stand over files in their authors' form."""
 
-import csv
 import json
 import re
 import shlex
@@ -32,6 +31,11 @@ class Chains(dict[tuple[str, ...], Callable]):
         return lambda function: self.setdefault(lines, function)
 
     @property
+    def names(self) -> list[str]:
+        """What tests of them are called."""
+        return [function.__name__.strip("_") for function in self.values()]
+
+    @property
     def lines(self) -> set[str]:
         """All commands that are run."""
         return {line for lines in self for line in lines}
@@ -48,13 +52,11 @@ def any_number(name: str, key: str = "task") -> list[str]:
 
 
 def write_classes(benchmark: Task, folder: Path) -> None:
-    """Writes the right classes as a table of a row for each case, below a folder."""
+    """Writes the right classes as probabilities, a file for each case; those that are not known have 0."""
     for case in benchmark.cases("test"):
-        path = folder / f"{case.id}.csv"
+        path = folder / f"{case.id}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        values = case.target.read().values
-        with path.open("w", newline="") as stream:
-            csv.writer(stream).writerows([list(values), list(values.values())])
+        path.write_text(json.dumps({name: float(value == 1) for name, value in case.target.read().values.items()}))
 
 
 def run_chain(lines: Sequence[str], further: Sequence, capsys) -> list[str]:

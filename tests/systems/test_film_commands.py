@@ -78,7 +78,7 @@ def _clips(folder, request):
     return [*words, *QUICK, "task.metrics=[top1_accuracy]"]
 
 
-@pytest.mark.parametrize("lines", CHAINS)
+@pytest.mark.parametrize("lines", CHAINS, ids=CHAINS.names)
 def test_commands_run_on_files_of_their_authors_form(lines, tmp_path, monkeypatch, capsys, request):
     monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
     further = CHAINS[lines](tmp_path, request)
