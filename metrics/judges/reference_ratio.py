@@ -33,8 +33,8 @@ _of_both = partial(summary, needs=_NEEDS, higher_is_better=True, best=float("nan
 def judge_ratio_of_means(sums: Floats) -> Any:
     """The mean of what a judge gives answers, over the mean of what it gives reference answers, times 100.
 
-    The number that LLaVA's and BiMed-MBench's tables print: a ratio of two means, in percent, above 100 where answers
-    are liked better. Questions without a verdict are left out of the mean that they lack in.
+    The number that LLaVA's tables print: a ratio of two means, in percent, above 100 where answers are liked better.
+    Questions without a verdict are left out of the mean that they lack in.
     """
     given_mean, due = (quotient(sums[..., index], sums[..., index + 1]) for index in (0, 2))
     return 100 * quotient(given_mean, due)
@@ -44,8 +44,9 @@ def judge_ratio_of_means(sums: Floats) -> Any:
 def judge_mean_of_ratios(rows: ScoreTable) -> float:
     """The mean over questions of what a judge gives an answer over what it gives the reference answer, times 100.
 
-    In percent; another number than `judge_ratio_of_means`: questions whose reference is liked little count for more.
-    Without questions that lack one of both, or whose reference has 0.
+    In percent, as LLaVA-Med's and BiMed-MBench's scripts print it; another number than `judge_ratio_of_means`:
+    questions whose reference is liked little count for more. Without questions that lack one of both, or whose
+    reference has 0.
     """
     answer, reference = _side_values(rows)
     by_case: dict[int, list[float]] = {}

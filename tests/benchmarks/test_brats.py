@@ -1,8 +1,13 @@
 """BraTS: the order of the sequences, the regions of each challenge's own labels, lesions."""
 
+import importlib
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
+from tests.helpers.authors import require_clone
 from tests.helpers.benchmark_files import boxes, ids, scores, task, volume
 
 SEQUENCES = ("t1n", "t1c", "t2w", "t2f")
@@ -105,3 +110,20 @@ def test_without_a_tumour_an_empty_answer_is_perfect(tmp_path):
     assert set(scores(one, case, nothing, "hd95").values()) == {0}
     assert scores(one, case, boxes((4, 4, 4), at3=np.s_[:2]), "hd95")["ET"] == 374
     assert ids([case])[0].startswith("BraTS-GLI-")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["2024 SSA", "2024 PED", "2024 GLI"])
+def test_every_column_is_that_of_the_challenges_script(name, monkeypatch):
+    clone = require_clone("rachitsaluja/BraTS-2024-Metrics")
+    for module in ("cc3d", "medpy.metric"):
+        pytest.importorskip(module)
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    monkeypatch.setattr(pd.DataFrame, "append", None, raising=False)  # what brats.load replaces is put back
+    monkeypatch.setattr(pd.DataFrame, "replace", pd.DataFrame.replace)
+    brats = importlib.import_module("brats")
+    challenge = brats.CHALLENGES[name]
+    columns = brats.compare(challenge, brats.load(clone, challenge.script), 6)
+    assert len(columns) > 8
+    for column, counts in columns.items():
+        assert counts["equal, masks binary"] == counts["values"] > 0, column

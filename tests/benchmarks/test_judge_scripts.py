@@ -11,6 +11,7 @@ from collections import defaultdict
 from importlib.resources import files
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 import yaml
@@ -327,3 +328,43 @@ def test_medmaslabs_judge_is_asked_in_its_programs_words(name, tmp_path):
     for verdict, value in {"[right]": 1, "[wrong]": 0, "**Wrong**": 0, "right.": 1}.items():
         cleaned = re.sub(r"[^a-zA-Z]", "", verdict).lower()  # as main.py has it, in the midst of its run
         assert question.verdict(verdict) == value == (cleaned[:5] != "wrong")
+
+
+def test_bimed_mbenchs_words_and_relative_score_are_its_scripts(tmp_path):
+    """In commit 497a352 of the repository, which its later ones no longer hold."""
+    folder = require_clone("mbzuai-oryx/BiMediX2") / "BiMed-MBench/eval"
+    if not folder.is_dir():
+        pytest.skip("the clone of mbzuai-oryx/BiMediX2 is not at commit 497a352")
+    names = ("conv_to_str", "compare_messages_gen", "INSTRUCT_PROMPT", "ROLE")
+    words = load_functions(folder / "eval_multimodal_chat_gpt_score.py", *names)["compare_messages_gen"]
+    task = task_of("bimed_mbench", tmp_path)
+    lines = (tmp_path / "data/test_sets/bimed-mbench_eng.jsonl").read_text(encoding="utf-8").splitlines()
+    records = {f"eng-{record['question_id']}": record for record in map(json.loads, lines)}
+    cases = {case.id: case for case in task.cases("test") if case.id in records}
+    rated, draw = [], random.Random(8)
+    verdicts = {}
+    for name, case in cases.items():
+        record = records[name]
+        shown = [record[key] for key in ("fig_label", "fig_caption", "in_text_mention")]
+        question = record["text"].replace("<image>", "")  # they leave the mark in what the judge reads
+        system, user = words(*shown, question, record["gpt4_answer"], "The eye.")
+        prompts = judge_prompts(task, case, {"texts": ["The eye."]})
+        asked = {named.name: (named, prompt) for named, prompt in prompts}
+        assert asked["answer"][1].messages[0].text == system["content"]
+        assert asked["answer"][1].messages[-1].text == user["content"]
+        reply = f"{draw.randrange(1, 11)} {draw.randrange(1, 11)}\nThe second is longer."
+        verdicts[name] = {key: asked[key][0].verdict(reply) for key in ("answer", "reference")}
+        rated.append(record | {"gpt_eval": reply})
+    average = SimpleNamespace(load_file_jsonl=lambda _: rated, get_avg=lambda values: np.mean([*map(float, values)]))
+    printed = {}
+    table = SimpleNamespace(
+        DataFrame=SimpleNamespace(from_dict=lambda held: printed.update(held) or pd.DataFrame(held))
+    )
+    theirs = load_functions(
+        folder / "summarize_gpt_review.py", "get_domain", "main", util=average, defaultdict=defaultdict, pd=table
+    )
+    theirs["main"](SimpleNamespace(scores_file=str(tmp_path / "a_score.jsonl")))
+    ours = worth(answered(task, dict.fromkeys(cases, "The eye."), tmp_path / "run", verdicts))
+    assert ours["judged@answer"] == pytest.approx(printed["overall"]["pred_score"])
+    assert ours["judged@reference"] == pytest.approx(printed["overall"]["gpt4o_score"])
+    assert ours["judge_mean_of_ratios"] == pytest.approx(printed["overall"]["pred_relative_score"])

@@ -5,16 +5,23 @@ Each test runs where MEDIMG_EVAL_CLONES names a folder with a clone of the repos
 
 import ast
 import copy
+import importlib.util
 import json
 import random
 import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
+import yaml
+from scipy.optimize import linear_sum_assignment
 
 from medimg_eval.instantiate import build_task
 from medimg_eval.metrics.reports.icon_consistency import consistency, equivalents_by_observations
+from medimg_eval.metrics.reports.lunguage import ATTRIBUTES, lunguage_of
 from medimg_eval.metrics.text import text_scores
 from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.catalogue import REPORTS, config_of
@@ -97,7 +104,7 @@ def test_seis_bleu_rouge_and_cider_are_its_scripts():
     ]
     right = theirs["compute_nlg_scores"](references, reports)
     spaced = [[re.sub(" +", " ", text.replace(".", " .")) for text in texts] for texts in (references, reports)]
-    ours = text_scores(*spaced, profile="coco").values
+    ours = text_scores(*spaced, profile="coco").values  # noqa: PD011
     columns = {f"bleu@{order}": f"BLEU_{order}" for order in range(1, 5)} | {
         "rouge_l_coco": "ROUGE_L",
         "cider_d": "CIDer",
@@ -132,3 +139,45 @@ def test_pet2reps_prompts_and_slices_are_its_programs(tmp_path):
             image["image"] for image in images
         ]
         assert (case.id, case.target.read().value) == (held["subject_id"], held["ground_truth"])
+
+
+def test_lunguagescore_is_its_packages():
+    """Installed as lunguage-score 1.0.0, or a clone at commit 759001b; how alike texts are is made up."""
+    installed = importlib.util.find_spec("lunguage_score")
+    places = installed.submodule_search_locations if installed else None
+    folder = Path(places[0]) if places else require_clone("SuperSupermoon/Lunguage") / "lunguage_score"
+    if not (folder / "lunguagescore.py").is_file():
+        pytest.skip("the clone of SuperSupermoon/Lunguage is not at commit 759001b")
+
+    def alike(ones, others):
+        pairs = [[tuple(sorted((str(one), str(other)))) for other in others] for one in ones]
+        return [[one == other or random.Random(f"{one} {other}").random() for one, other in row] for row in pairs]
+
+    def matrix(ones, others, *_):
+        return torch.tensor(alike(ones, others), dtype=torch.float64)
+
+    matcher = SimpleNamespace(matrix_process_sequence_pair=matrix)
+    network = SimpleNamespace(from_pretrained=lambda _: None)
+    given = {"torch": torch, "np": np, "pd": pd, "linear_sum_assignment": linear_sum_assignment}
+    given |= {"AutoTokenizer": network, "AutoModel": network, "SemanticMatcher": lambda: matcher}
+    theirs = load_functions(folder / "lunguagescore.py", "DataConverter", "SubjectMatcher", **given)
+    weights = yaml.safe_load((folder / "metric_weights.yaml").read_text())
+    weights = weights["TEMPORAL_WEIGHTS"], weights["REL_WEIGHTS"]
+    assert weights[1] == dict(ATTRIBUTES)
+    converter, judge = theirs["DataConverter"](weights), theirs["SubjectMatcher"]("rexval")
+    draw = random.Random(4)
+    words = {name: [f"{name} {number}" for number in range(3)] for name in ATTRIBUTES}
+    words |= {"dx_status": ["positive", "negative"], "dx_certainty": ["definitive", "tentative"]}
+
+    def rows():
+        return [
+            {"study_id": 7, "entity": draw.choice(["effusion", "edema", "mass", "nodule"]), "dx_status": "positive"}
+            | {name: draw.choice(values) for name, values in words.items() if draw.random() < 0.4}
+            for _ in range(draw.randrange(1, 7))
+        ]
+
+    for _ in range(60):
+        reference, prediction = rows(), rows()
+        held = [converter.convert_to_structured_dict(pd.DataFrame(side))[7] for side in (reference, prediction)]
+        _, *right, _, _ = judge.semantic_match(*held, rel_weights=weights[1], temporal_weights=weights[0])
+        assert list(lunguage_of(reference, prediction, alike)) == pytest.approx(right, abs=1e-6)

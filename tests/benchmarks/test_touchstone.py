@@ -1,9 +1,16 @@
 """Touchstone: nine organs in AbdomenAtlas' numbers, whatever the test set calls them."""
 
+from itertools import combinations, permutations
+from types import SimpleNamespace
+
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import wilcoxon
 
 from medimg_eval.errors import UserError
+from medimg_eval.results.statistics.hypothesis_tests import holm, signed_rank
+from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.benchmark_files import boxes, config, ids, scores, task, volume
 
 ORGANS = {
@@ -92,3 +99,29 @@ def test_abdomenatlas_is_cut_into_folds_to_fit_on(tmp_path):
     assert len(set.union(*parts.values())) == 20
     assert one.labels[3] == "left kidney"
     assert scores(one, one.cases("test")[0], labels)["stomach"] == 1
+
+
+@pytest.mark.slow
+def test_its_significance_maps_are_its_scripts():
+    script = require_clone("MrGiovanni/Touchstone") / "plot/SignificanceMaps.py"
+    multipletests = pytest.importorskip("statsmodels.stats.multitest").multipletests
+    rng = np.random.default_rng(5)
+    hard = rng.normal(0.8, 0.08, 80)
+    dice = {f"model{number}": np.clip(hard + rng.normal(number / 200, 0.03, 80), 0, 1) for number in range(8)}
+    tables = {model: pd.DataFrame({"name": range(80), "liver": values}) for model, values in dice.items()}
+    drawn = []
+    pyplot = SimpleNamespace(sca=lambda _: None, plot=lambda *_, **__: None, title=lambda _: None)
+    names = ("wilcoxon_one_sided", "rank", "allign", "HeatmapOfSignificance")
+    theirs = load_functions(
+        script, *names, np=np, pd=pd, wilcoxon=wilcoxon, multipletests=multipletests, combinations=combinations,
+        Namespace=SimpleNamespace, plt=pyplot, sns=SimpleNamespace(heatmap=lambda map_, **_: drawn.append(map_)),
+        read_models_and_groups=lambda _: (tables, None, None, None, None),
+    )  # fmt: skip
+    settings = {"organ": "liver", "ckpt_root": "", "nsd": False, "test_set_only": False, "split_path": "", "title": ""}
+    theirs["HeatmapOfSignificance"](SimpleNamespace(**settings), ax=object())
+    pairs = list(permutations(dice, 2))
+    corrected = holm([signed_rank(dice[one], dice[other], "greater").p for one, other in pairs])
+    better = {pair for pair, p in zip(pairs, corrected, strict=True) if p < 0.05}
+    (right,) = drawn
+    assert better == {(one, other) for one, other in pairs if right.loc[other, one] == 1}
+    assert 5 < len(better) < len(pairs) / 2
