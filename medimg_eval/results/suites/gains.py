@@ -49,13 +49,12 @@ def suite_gains(scores: pd.DataFrame, before: str, after: str, groups: pd.DataFr
     lacking = [str(task) for task in change.index if np.isnan(change[task]) or task not in groups.index]
     if lacking:
         raise UsageError(f"scores: expected both models' scores and a group of each task, got none of {lacking[0]!r}")
-    parts = [(ALL, ALL, change)]
+    parts = [(ALL, ALL, change.to_numpy())]
     for by in groups:
         members = groups[by].reindex(change.index)
-        parts += [(by, group, change[members == group]) for group in dict.fromkeys(members)]
+        parts += [(str(by), str(group), change.to_numpy()[members == group]) for group in dict.fromkeys(members)]
     rows = []
-    for by, group, gains in parts:
-        values = gains.to_numpy()
+    for by, group, values in parts:
         interval = mean_interval(values, np.arange(len(values)), seed=seed)
         row = {"by": by, "group": group, "tasks": len(values), "gain": values.mean()}
         low, high = (interval.low, interval.high) if len(values) >= FEWEST else (np.nan, np.nan)
