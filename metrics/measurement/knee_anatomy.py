@@ -110,8 +110,8 @@ def _fit_circle(rows: Array, columns: Array) -> tuple[float, float]:
     from scipy import optimize
 
     def spread(centre: Array) -> Array:
-        radii = np.hypot(rows - centre[0], columns - centre[1])
-        return radii - radii.mean()
+        radii: Array = np.hypot(rows - centre[0], columns - centre[1])
+        return np.asarray(radii - radii.mean())
 
     start = rows.mean(), columns.mean()
     row, column = start if len(rows) < len(start) else optimize.leastsq(spread, start)[0]

@@ -88,7 +88,7 @@ def test_known_answers_are_worth_what_was_worked_out_by_hand(name, tmp_path):
 @EACH
 def test_perfect_answers_are_worth_all_and_empty_ones_nothing(name, tmp_path):
     sample, task = SAMPLES[name], task_of(name, tmp_path / "data")
-    metrics = [one for one in task.metrics if not one.startswith(("judge", "stance"))]
+    metrics = [one for one in task.metrics if not one.startswith(("judge", "stance", "rubric"))]
     task = task_of(name, tmp_path / "data", metrics=metrics)
     found = worth(answered(task, perfect(name, task), tmp_path / "perfect"))
     wanted = {metric: sample.best.get(metric, best_of(metric)) for metric in metrics}

@@ -244,3 +244,17 @@ def test_kvasir_vqa_x1s_weak_augmentation_is_a_condition_whose_losses_are_paired
 def test_kvasir_vqa_x1s_second_track_shows_the_pictures_that_the_authors_script_made(tmp_path):
     cases = task_of("kvasir_vqa_x1_transformed", tmp_path).cases("test")
     assert {case.images[0].path.parent.name for case in cases} == {"image_weak_augmented"}
+
+
+def test_kvasir_vqa_x1_can_be_judged_by_class_of_question(tmp_path):
+    task = task_of("kvasir_vqa_x1", tmp_path, metrics=["judged@right"])
+    cases = {case.id[-1]: case for case in task.cases("test")}
+    assert [cases[number].attributes["question_class"] for number in "123"] == [
+        "polyp_count",
+        "instrument_presence, text",
+        "procedure_type",
+    ]
+    (question,) = JudgeQuestion.all_of(task.judge)
+    assert [question.verdict(reply) for reply in ("True", "false.", "perhaps")] == [1, 0, None]
+    ((_, prompt),) = judge_prompts(task, cases["1"], {"texts": ["One polyp."]})
+    assert "Reference: There is one polyp in the image.\nAnswer: One polyp." in prompt.text

@@ -1,7 +1,8 @@
 """Whole suites: their signal over checkpoints, a few tasks for all, answers not asked for, dates, seals.
 
 `signal` for checkpoints, `subsets` for choosing tasks, `rasch` for completing tables of answers, `windows` for dates of
-release, `seals` for predictions that were made before the truth was known.
+release, `gains` for what one model gains over another by kind of task, `seals` for predictions that were made before
+the truth was known.
 """
 
 import lazy_loader

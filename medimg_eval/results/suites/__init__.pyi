@@ -1,3 +1,4 @@
+from .gains import suite_gains as suite_gains
 from .rasch import (
     Rasch as Rasch,
     completed as completed,

@@ -436,3 +436,42 @@ sample(
     scores={"unanswered": 1 / 2},
     text="A woman of 40 has a rash.\n\nWhat is the diagnosis?\nGive your answer and your reasons.",
 )(jama)
+
+
+SPINE = {
+    "id": "s-1",
+    "axis": "level",
+    "level": "L4-5",
+    "condition": "herniation",
+    "modality": "MRI",
+    "images": ["a.png"],
+}
+SPINE |= {"question": "Where is the herniation?", "options": {"A": "L3-4", "B": "L4-5"}, "answer": "B"}
+SPINE_REPORT = {"id": "r-1", "condition": "herniation", "prompt": "A man of 60 has back pain.", "images": ["a.png"]}
+SPINE_REPORT |= {"rubric": [{"criterion": "Names L5 on S1.", "points": 5, "tags": ["section:diagnosis"]}]}
+
+
+def spine(root):
+    """Questions and prompts of one's own, of which one has no image."""
+    write_lines(root / "choices.jsonl", [SPINE, SPINE | {"id": "s-2", "axis": "planning", "images": []}])
+    write_lines(root / "reports.jsonl", [SPINE_REPORT, SPINE_REPORT | {"id": "r-2"}])
+    picture(root / "images/a.png", 3)
+
+
+sample(
+    "spinemed_choices",
+    cases=["s-1", "s-2"],
+    replies={"s-1": "B", "s-2": "A"},
+    scores={"accuracy": 1 / 2, "unanswered": 0},
+    text="Where is the herniation?\nA. L3-4\nB. L4-5\nAnswer with the letter of the right option.",
+)(spine)
+sample(
+    "spinemed_reports",
+    cases=["r-1", "r-2"],
+    replies={"r-1": "Diagnosis: spondylolisthesis of L5 on S1."},
+    scores={"unanswered": 1 / 2},
+    text=(
+        "A man of 60 has back pain.\nWrite a report with the sections imaging report, diagnosis, treatment for the "
+        "patient, treatment for the physician, risk and rationale."
+    ),
+)(spine)

@@ -24,6 +24,7 @@ from medimg_eval.results.suites import (
     release_windows,
     representative_tasks,
     seal_run,
+    suite_gains,
 )
 from tests.helpers.authors import load_functions, require_clone
 
@@ -249,3 +250,43 @@ def test_what_is_no_seal_is_named(run, tmp_path):
     empty.mkdir()
     with pytest.raises(UserError, match="holds no predictions to seal"):
         seal_run(empty)
+
+
+def test_gains_are_paired_by_task_and_grouped():
+    scores = pd.DataFrame({"a": [0.5, 0.6], "b": [0.7, 0.7], "c": [0.9, 0.6]}, index=["scratch", "tuned"])
+    groups = pd.DataFrame({"modality": ["CT", "MR", "CT"], "size": ["small", "small", "large"]}, index=["a", "b", "c"])
+    found = suite_gains(scores, "scratch", "tuned", groups)
+    assert found[["by", "group", "tasks", "better", "worse"]].to_numpy().tolist() == [
+        ["all", "all", 3, 1, 1],
+        ["modality", "CT", 2, 1, 1],
+        ["modality", "MR", 1, 0, 0],
+        ["size", "small", 2, 1, 0],
+        ["size", "large", 1, 0, 1],
+    ]
+    np.testing.assert_allclose(found["gain"], [-0.2 / 3, -0.1, 0, 0.05, -0.3], atol=1e-12)
+    np.testing.assert_allclose(found["median"], [0, -0.1, 0, 0.05, -0.3], atol=1e-12)
+    assert found["low"].isna().all()  # fewer than five tasks have no interval
+    with pytest.raises(UsageError, match="model of the scores is invalid"):
+        suite_gains(scores, "scratch", "turned", groups)
+    with pytest.raises(UsageError, match="got none of 'c'"):
+        suite_gains(scores, "scratch", "tuned", groups.drop("c"))
+
+
+@pytest.mark.slow
+def test_segbooks_gains_are_those_of_its_printed_table():
+    clone = require_clone("uni-medical/SegBook")
+    table = pd.read_csv(clone / "static/data/STU_Benchmark_Information.csv", index_col="Dataset")
+    scores = table[["Dice base", "Dice base_ft", "Dice huge", "Dice huge_ft"]].T
+    cases = pd.cut(table["Train cases"], [0, 50, 100, 200, np.inf], right=False).astype(str)
+    modality = table["Modality"].str.extract("(PET|MR|CT|Ultrasound)")[0]
+    found = suite_gains(scores, "Dice base", "Dice base_ft", pd.DataFrame({"size": cases, "modality": modality}))
+    rows = found.set_index(["by", "group"])
+    assert rows.loc[("all", "all"), ["tasks", "better"]].tolist() == [87, 77]
+    assert rows.loc[("all", "all"), "gain"] == pytest.approx(0.0201, abs=5e-5)
+    assert 0.01 < rows.loc[("all", "all"), "low"] < 0.0201 < rows.loc[("all", "all"), "high"] < 0.04
+    for group, count, gain in (("MR", 37, 0.0092), ("CT", 46, 0.0278)):
+        assert rows.loc[("modality", group), "tasks"] == count
+        assert rows.loc[("modality", group), "gain"] == pytest.approx(gain, abs=1e-4)
+    assert rows.loc[("size", "[0.0, 50.0)"), "gain"] == pytest.approx(0.0244, abs=1e-4)
+    huge = suite_gains(scores, "Dice huge", "Dice huge_ft", pd.DataFrame({"size": cases}))
+    assert huge.loc[0, "gain"] == pytest.approx(0.0276, abs=5e-5)
