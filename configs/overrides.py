@@ -194,12 +194,10 @@ def _explain_config(chain: Sequence[BaseException], words: Words | None) -> Usag
         return first_lines
     if key in keys:  # a mapping that is there, and has no such key within
         held = ", ".join(name for name in keys if name.startswith(f"{key}."))
-        told = (
-            f"{key} is there, with other keys ({held}); {key}.KEY=VALUE sets one of them, +{key}.KEY=VALUE adds one, "
-            f"~{key} with '+{key}={{...}}' replaces all"
-        )
-        empty = f"{key} is empty; +{key}={{...}} fills it, +{key}.KEY=VALUE adds one key"
-        return UsageError(told if held else empty)
+        replaced = f"there, with other keys ({held}); {key}.KEY=VALUE sets one, "
+        replaced += f"~{key} with '+{key}={{...}}' replaces all"
+        filled = f"empty; +{key}={{...}} fills it"
+        return UsageError(f"{key} is {replaced if held else filled}, +{key}.KEY=VALUE adds one")
     parent = key.rpartition(".")[0]  # what holds the key is no better name for it, and what lies elsewhere none either
     others = [name for name in keys if name.startswith(f"{parent}.") and "._" not in name] if parent in keys else keys
     hint = nearest(key, others).partition(" (")[0] if others else ""
