@@ -15,8 +15,15 @@ from tests.helpers.chat_server import chat_server
 from tests.helpers.config_files import config_names
 from tests.helpers.samples import ALL
 from tests.helpers.system_words import fill_words, named
+from tests.models.annotators.test_bertscore import bert
+from tests.models.annotators.test_chexbert import weights as chexbert
+from tests.models.annotators.test_lunguage import files as lunguage
+from tests.models.annotators.test_radgraph import places
 
 assert ALL is not None
+
+FIXTURES = (bert, chexbert, lunguage, places)
+"""Fixtures of other tests, which pytest finds by their names here."""
 
 EVERY = {**SAMPLES, **REPORTS, **AGENTS}
 TESTS = Path(__file__).parents[1]
@@ -69,13 +76,29 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server():
-    with chat_server() as running:
+    with chat_server(reply="8 7\nScore: 1 [right] yes. The answer is B.") as running:
         yield running
+
+
+@pytest.fixture
+def annotators(chexbert, bert, places, lunguage):
+    """Annotator -> words that name a tiny model with random weights."""
+    encoder, archive = places
+    folders = dict(zip(("biolord", "medcpt"), lunguage[1:], strict=True))
+    return {
+        "chexbert": [
+            f"annotators.chexbert.weights={chexbert}/chexbert.pth",
+            f"annotators.chexbert.vocabulary={chexbert}",
+        ],
+        "bertscore": [f"annotators.bertscore.weights={bert}", "annotators.bertscore.layer=2"],
+        "radgraph": [f"annotators.radgraph.weights={archive}", f"annotators.radgraph.encoder={encoder}"],
+        "lunguage_timeline": [f"annotators.lunguage_timeline.{key}={folder}" for key, folder in folders.items()],
+    }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("line", RUNNABLE)
-def test_a_command_runs_on_the_fixture_of_its_task(line, checkpoint, server, tmp_path, monkeypatch, capsys):
+def test_a_command_runs_on_the_fixture_of_its_task(line, checkpoint, server, tmp_path, monkeypatch, capsys, request):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
     sample = EVERY[named(line, "task")]
@@ -83,11 +106,15 @@ def test_a_command_runs_on_the_fixture_of_its_task(line, checkpoint, server, tmp
     Path(REPORT_FILE).write_text("id,prediction\n" + "".join(f"{case},Clear lungs.\n" for case in sample.cases))
     Path("LENGTHS.csv").write_text("id,centimetres\n")
     words = fill_words(line, sample, tmp_path / "data", checkpoint, server.url)
+    if "model@judge=green" in line:
+        words += [f"judge.checkpoint={tiny_vlm.save(tmp_path / 'green', 'qwen2')}", "judge.dtype=float32"]
     if "conditions=" in line:
         words += MORE.get(named(line, "task"), ())
     code, told = start([*words, "runs=made"]), capsys.readouterr().err
-    if "lacks its weights" in told:  # of annotators, which nobody has here; all else of the command is right
-        return
+    if lacking := sorted(set(re.findall(r"annotator '(\w+)' lacks its weights", told))):
+        tiny = request.getfixturevalue("annotators")
+        words += [word for name in lacking for word in tiny[name]]
+        code, told = start([*words, "runs=made"]), capsys.readouterr().err
     assert code == 0 or "no case has a value" in told, told  # of metrics that nonsense leaves undefined
     manifests = [json.loads(path.read_text()) for path in Path("made").rglob("manifest.json")]
     assert manifests
