@@ -32,6 +32,7 @@ THEIRS = (
 )
 """What of MedEvalKit makes prompts of records, and judges replies."""
 REPLIES = ["", "B", "b.", "The answer is C", "<answer>A</answer> no", "Answer: (D)", "a\n\nso", "none of them"]
+CHINESE = ["cmb", "cmexam", "cmmlu_medical"]
 MORE_TEXT = ["medbullets_op4", "medbullets_op5", "supergpqa_medicine"]
 IMAGES = ["mmmu_med", "vqa_rad", "slake", "path_vqa", "pmc_vqa", "omnimedvqa", "medxpertqa_mm"]
 
@@ -61,7 +62,7 @@ def first_choice(config, root):
 @pytest.mark.parametrize(
     ("name", "tasks"),
     [
-        ("lingshu", [*IMAGES, "medqa", "medmcqa", "pubmedqa", "medxpertqa_text", *MORE_TEXT, "medqa_mcmle"]),
+        ("lingshu", [*IMAGES, "medqa", "medmcqa", "pubmedqa", "medxpertqa_text", *MORE_TEXT, "medqa_mcmle", *CHINESE]),
         ("hulu_med", [*IMAGES, *TEXT, *MORE_TEXT, "mmlu_pro_health"]),
         ("surgvlm_bench", ["cholec80", "sar_rarp50", "cholect50", "endoscapes_cvs"]),
         ("hulu_med_volumes_videos", [*VOLUMES, *VIDEOS, *REPORTS]),
@@ -85,7 +86,8 @@ def test_lingshus_choices_are_asked_in_the_words_of_medevalkit_and_in_one_turn(n
 
 @pytest.mark.parametrize(
     ("name", "right"),
-    [("medbullets_op4", 1 / 2), ("medbullets_op5", 1), ("supergpqa_medicine", 1 / 2), ("medqa_mcmle", 1)],
+    [("medbullets_op4", 1 / 2), ("medbullets_op5", 1), ("supergpqa_medicine", 1 / 2), ("medqa_mcmle", 1)]
+    + [(name, 1) for name in CHINESE],
 )
 def test_answers_to_sets_of_text_are_worth_what_was_worked_out_by_hand(name, right, tmp_path):
     # Of Medbullets with four options the second is D, and of SuperGPQA the last of ten options, J; both got an A.
@@ -102,6 +104,9 @@ def test_answers_to_sets_of_text_are_worth_what_was_worked_out_by_hand(name, rig
         ("medbullets_op5", "Medbullets_op5"),
         ("supergpqa_medicine", "SuperGPQA"),
         ("medqa_mcmle", "MedQA_MCMLE"),
+        ("cmb", "CMB"),
+        ("cmexam", "CMExam"),
+        ("cmmlu_medical", "CMMLU"),
     ],
 )
 @pytest.mark.parametrize("kit", ["alibaba-damo-academy/MedEvalKit", "youkangqi/Hulu-Med/MedUniEval"])
@@ -118,6 +123,7 @@ def test_medevalkit_puts_the_same_words_and_knows_the_same_answer(name, module, 
     task = task_of(name, tmp_path)
     (table,) = tmp_path.glob("data/*.parquet")
     records = [row for row in pq.read_table(table).to_pylist() if row.get("discipline", "Medicine") == "Medicine"]
+    records = records[: 1 if name in CHINESE else None]  # the second is one that is left out
     cases = task.cases("test")
     assert len(records) == len(cases)
     for case, record in zip(cases, records, strict=True):

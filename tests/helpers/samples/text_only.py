@@ -222,6 +222,31 @@ def medqa_mcmle(root):
     write_parquet(root / "data" / "train-00000-of-00001.parquet", [record])
 
 
+NERVES = {"A": "尺神经", "B": "正中神经"}
+LETTERED = "\n问题： 哪根神经？\n选项： \nA.尺神经\nB.正中神经\n请直接使用给定选项中的选项字母来回答该问题。"
+LISTED = [{"key": key, "value": value} for key, value in NERVES.items()]
+
+
+def chinese(name, split, rows, text=LETTERED):
+    """Registers a set of which the first record is taken and the second is not."""
+    case = f"{split}-00000-of-00001-1"
+    writes = lambda root: write_parquet(root / f"data/{split}-00000-of-00001.parquet", rows)  # noqa: E731
+    sample(name, cases=[case], replies={case: "B"}, scores={}, images=0, text=text)(writes)
+
+
+CMB = {"question": "哪根神经？", "option": LISTED, "answer": "B", "question_type": "单项选择题"}
+chinese("cmb", "test", [CMB, CMB | {"answer": "AB", "question_type": "多项选择题"}])
+CMEXAM = {"Question": "哪根神经？", "Options": LISTED, "Answer": "B"}
+chinese("cmexam", "test", [CMEXAM, CMEXAM | {"Answer": "AB"}])
+CMMLU = {"question": "哪根神经？", **NERVES, "C": "桡神经", "D": "腋神经", "answer": "B", "task": "anatomy"}
+chinese(
+    "cmmlu_medical",
+    "train",
+    [CMMLU, CMMLU | {"task": "history"}],
+    LETTERED.replace("经\n请", "经\nC.桡神经\nD.腋神经\n请"),
+)
+
+
 # The first right; of the second nothing is answered; the French one is wrong.
 @sample(
     "glianorex",
