@@ -203,7 +203,10 @@ class TemporalModel(FittedNetwork, FrameLabeler):
             state = load_file(folder / WEIGHTS)
             self._scale = state.pop("scale.mean").numpy(), state.pop("scale.spread").numpy()
         if (self._facts["network"], self._facts["causal"]) != (self.network, self.causal):
-            raise UserError(f"{folder}: holds a network {self._facts['network']}, causal {self._facts['causal']}")
+            raise UserError(
+                f"{folder}: was fitted with model.network={self._facts['network']} and "
+                f"model.causal={str(self._facts['causal']).lower()}; leave both as they were"
+            )
         network = self._made()
         with UserError.about(folder, "has weights of another size than the settings", RuntimeError):
             network.load_state_dict(state)

@@ -67,6 +67,8 @@ def test_a_network_that_sees_later_frames_serves_no_online_task(tmp_path):
         list(model.label_frames([prompt(tmp_path, np.zeros((4, 3)))])[0])
     with pytest.raises(UsageError, match=r"model\.network"):
         TemporalModel("lstm")
+    with pytest.raises(UserError, match=r"was fitted with model\.network=tcn and model\.causal=false; leave both"):
+        TemporalModel(width=4, layers=2, checkpoint=str(tmp_path / "run")).check_ready()
 
 
 def test_scores_of_a_classifier_are_averaged_over_the_frames_before():
