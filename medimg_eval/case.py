@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from medimg_eval.image import Array as Array
 from medimg_eval.image import ChannelAxis as ChannelAxis
@@ -189,6 +189,47 @@ class Reference(Protocol[T_co]):
 
     def geometry(self) -> Geometry:
         """Reads the grid alone, from the header."""
+
+
+@dataclass(frozen=True, eq=False)
+class OneFile:
+    """Reference that is read from one file, its `path`."""
+
+    path: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The file."""
+        return (self.path,)
+
+
+class ChangedImage:
+    """Reference to an `image` that is changed as it is read; its files and grid stay."""
+
+    image: Reference[Image]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Files of the image."""
+        return self.image.files
+
+    def geometry(self) -> Geometry:
+        """Grid of the image."""
+        return self.image.geometry()
+
+
+class GridAsRead:
+    """Reference whose grid is that of what is read."""
+
+    if TYPE_CHECKING:
+
+        def read(self) -> Any:
+            """Reads it."""
+
+    def geometry(self) -> Geometry:
+        """The grid of what is read."""
+        grid: Geometry = self.read().geometry
+        return grid
 
 
 @dataclass(frozen=True, slots=True)

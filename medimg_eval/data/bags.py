@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medimg_eval.case import Geometry, Image, Reference
+from medimg_eval.case import Geometry, GridAsRead, Image, Reference
 from medimg_eval.codecs import TilePlaces
 from medimg_eval.errors import CaseError, UserError, nearest
 from medimg_eval.image import FEATURES
@@ -74,7 +74,7 @@ class NoFeatures:
 
 
 @dataclass(frozen=True)
-class ForeignBag:
+class ForeignBag(GridAsRead):
     """Features of a bag in another program's store, read when they are needed.
 
     Attributes:
@@ -105,10 +105,6 @@ class ForeignBag:
     def read(self) -> Image:
         """Returns (1, tile, feature); raises CaseError naming the file."""
         return as_image(self.bag())
-
-    def geometry(self) -> Geometry:
-        """Tiles and features."""
-        return self.read().geometry
 
 
 @dataclass(frozen=True)

@@ -185,18 +185,6 @@ class Target(Protocol):
         """
 
 
-@dataclass(frozen=True, eq=False)
-class OneFile:
-    """Truth that is read from one file."""
-
-    path: Path
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
-
-
 class Unreadable:
     """Placeholder for a truth that raises CaseError with its message."""
 

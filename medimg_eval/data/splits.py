@@ -195,8 +195,20 @@ class SplitJson:
         }
 
 
+class _WithoutFiles:
+    """Split that the config decides, without a file or published folds."""
+
+    def fold_numbers(self, root: Path) -> list[int]:
+        """None."""
+        return []
+
+    def files(self, root: Path) -> tuple[Path, ...]:
+        """None."""
+        return ()
+
+
 @dataclass
-class SplitFolds:
+class SplitFolds(_WithoutFiles):
     """Seeded folds as nnU-Net draws, where none are published.
 
     Patients, or cases where no patient is known, are sorted by name, shuffled, and cut into as many pieces as there are
@@ -213,10 +225,6 @@ class SplitFolds:
         """Numbers of all folds that are to be drawn."""
         return list(range(self.folds))
 
-    def files(self, root: Path) -> tuple[Path, ...]:
-        """None: the names and the seed decide."""
-        return ()
-
     def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
         """Divides cases into `train` and `val`; UserError for impossible folds."""
         divided = [entry for entry in entries if entry.split in (None, "train", "training")]
@@ -231,7 +239,7 @@ class SplitFolds:
 
 
 @dataclass
-class SplitNames:
+class SplitNames(_WithoutFiles):
     """Names listed in the config; cases without one share a split.
 
     It serves where others' code holds the split and no file does.
@@ -245,14 +253,6 @@ class SplitNames:
     names: Mapping[str, Sequence[str]]
     rest: str = ""
     key: str = "{case}"
-
-    def fold_numbers(self, root: Path) -> list[int]:
-        """None."""
-        return []
-
-    def files(self, root: Path) -> tuple[Path, ...]:
-        """None: the config decides."""
-        return ()
 
     def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
         """Divides cases by name; UserError for unknown or repeated names."""
@@ -272,7 +272,7 @@ class SplitNames:
 
 
 @dataclass
-class SplitGroups:
+class SplitGroups(_WithoutFiles):
     r"""Leave-one-group-out: group `fold` is `test`, others `train`.
 
     Counted from 0 in the order of names.
@@ -284,14 +284,6 @@ class SplitGroups:
 
     group: str
     fold: int | str = 0
-
-    def fold_numbers(self, root: Path) -> list[int]:
-        """None: the layout tells them by its cases."""
-        return []
-
-    def files(self, root: Path) -> tuple[Path, ...]:
-        """None: the names decide."""
-        return ()
 
     def divide(self, entries: Sequence[Entry], root: Path) -> list[Entry]:
         """Puts each case into `train` or `test`; raises UserError for no such fold."""

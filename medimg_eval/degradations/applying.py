@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Condition, Geometry, Image, Reference
+from medimg_eval.case import Array, Case, ChangedImage, Condition, Geometry, Image, Reference
 from medimg_eval.degradations.declaration import Degradation, find_degradation
 from medimg_eval.degradations.drawing import DrawKey
 from medimg_eval.degradations.parts import is_part_condition, without_parts
@@ -24,7 +24,7 @@ UNUSED = np.random.default_rng(0)
 
 
 @dataclass(frozen=True)
-class DegradedImage:
+class DegradedImage(ChangedImage):
     """An image that is degraded when it is read; its grid stays.
 
     Attributes:
@@ -39,18 +39,9 @@ class DegradedImage:
     key: DrawKey
     place: int = 0
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of the image."""
-        return self.image.files
-
     def read(self) -> Image:
         """Reads and degrades it; CaseError where unreadable or unsuitable."""
         return degrade_image(self.image.read(), self.condition, self.key, self.place)
-
-    def geometry(self) -> Geometry:
-        """The grid, which stays."""
-        return self.image.geometry()
 
     def frames(self, places: Sequence[int]) -> Iterator[Array]:
         """Yields chosen frames of a film, each drawn separately."""

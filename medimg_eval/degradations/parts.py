@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Case, Condition, Geometry, Image, Reference
+from medimg_eval.case import Array, Case, ChangedImage, Condition, Geometry, GridAsRead, Image, Reference
 from medimg_eval.degradations.drawing import DrawKey
 from medimg_eval.errors import UsageError
 from medimg_eval.image import SEQUENCE, SIGNAL, VALUES
@@ -54,17 +54,12 @@ class BlankedValues:
 
 
 @dataclass(frozen=True)
-class DamagedPart:
+class DamagedPart(GridAsRead, ChangedImage):
     """A signal or a text that is damaged as it is read."""
 
     image: Reference[Image]
     condition: Condition
     key: DrawKey
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """Files of the part."""
-        return self.image.files
 
     @property
     def part(self) -> str:
@@ -80,10 +75,6 @@ class DamagedPart:
         damage = add_noise if kind == "noisy" else drop_words
         level = (SIGNAL_TO_NOISE if kind == "noisy" else DROPPED)[severity - 1]
         return replace(image, array=damage(image.array, level, self.key.generator(kind)))
-
-    def geometry(self) -> Geometry:
-        """Grid of the part."""
-        return self.read().geometry
 
 
 def add_noise(samples: Array, decibels: float, random: np.random.Generator) -> Array:

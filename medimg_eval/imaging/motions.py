@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from medimg_eval.case import OneFile
 from medimg_eval.errors import CaseError
 
 END = "endheader"
@@ -73,15 +74,8 @@ def read_motion(path: Path) -> Motion:
 
 
 @dataclass(frozen=True)
-class MotionFile:
+class MotionFile(OneFile):
     """A motion in a file of its own."""
-
-    path: Path
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The file."""
-        return (self.path,)
 
     def read(self) -> Motion:
         """Reads the motion."""

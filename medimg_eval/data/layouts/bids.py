@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medimg_eval.data.layouts.base import FolderLayout, texts
-from medimg_eval.data.records import Entry, Row, Target
+from medimg_eval.data.layouts.base import texts
+from medimg_eval.data.layouts.folders import MaskLayout
+from medimg_eval.data.records import Entry, Row
 from medimg_eval.data.tables import read_table
-from medimg_eval.data.targets import MaskTarget
-from medimg_eval.errors import MissingDataError, UsageError, UserError
+from medimg_eval.errors import MissingDataError, UserError
 
 
 @dataclass(kw_only=True)
-class Bids(FolderLayout):
+class Bids(MaskLayout):
     """A BIDS dataset: `sub-*/[ses-*/][anat/]sub-*_[entity-*_]suffix.nii.gz`, and label maps among its derivatives.
 
     A case is an image; its id is the name without the suffix, its patient the subject. What `participants.tsv` says of
@@ -33,14 +33,8 @@ class Bids(FolderLayout):
 
     suffix: str
     entities: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
-    mask: str = ""
     raw: str | Mapping[str, str] = "."
     endings: Sequence[str] = (".nii.gz", ".nii")
-
-    def __post_init__(self) -> None:
-        """Refuses a truth that is named twice."""
-        if self.mask and self.target is not None:
-            raise UsageError("task.layout names the truth twice, by `mask` and by `target`; leave one out")
 
     def entries(self, root: Path) -> list[Entry]:
         """The images whose names fit, sorted."""
@@ -63,10 +57,6 @@ class Bids(FolderLayout):
                     if self._meant(entry.row):
                         entries.append(replace(entry, split=split, attributes=subject))
         return [self.with_patient(entry) for entry in entries]
-
-    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
-        """The label map that `mask` names."""
-        return MaskTarget(self.mask) if self.mask else super().truth(root, entries)
 
     def _entry(self, root: Path, raw: str, path: Path, name: str) -> Entry:
         entities = parse_name(path, name)

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from medimg_eval.arguments import grouped
-from medimg_eval.case import Case, Image, Mask, Reference
+from medimg_eval.case import Case, Image, Mask, OneFile, Reference
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.records import Entry, OneFile, OnImage, Row, Target, Unreadable
+from medimg_eval.data.records import Entry, OnImage, Row, Target, Unreadable
 from medimg_eval.errors import UserError
 from medimg_eval.imaging import read_mask
 from medimg_eval.imaging.dicom import NAMING, Series, index_tree, naming, salvaged_header

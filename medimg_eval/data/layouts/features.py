@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Findings, Geometry, Image, Reference
+from medimg_eval.case import Array, Findings, Geometry, Image, OneFile, Reference
 from medimg_eval.data.bags import ForeignBag
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.table import Table
@@ -97,16 +97,10 @@ class CellVector:
 
 
 @dataclass(frozen=True)
-class RowVector:
+class RowVector(OneFile):
     """A vector in a row of an array."""
 
-    path: Path
     place: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The array's file."""
-        return (self.path,)
 
     def read(self) -> Image:
         """Returns (1, 1, feature); CaseError for missing or non-finite rows."""

@@ -20,7 +20,23 @@ from medimg_eval.imaging.motions import Motion, MotionFile
 
 
 @dataclass(kw_only=True)
-class Volumes(FolderLayout):
+class MaskLayout(FolderLayout):
+    """Layout whose truth is a label map named by the pattern `mask`, or `target`."""
+
+    mask: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuses a truth that is named twice."""
+        if self.mask and self.target is not None:
+            raise UsageError("task.layout names the truth twice, by `mask` and by `target`; leave one out")
+
+    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
+        """The label map that `mask` names."""
+        return MaskTarget(self.mask) if self.mask else super().truth(root, entries)
+
+
+@dataclass(kw_only=True)
+class Volumes(MaskLayout):
     """Folder of volumes and label maps, paired by case id.
 
     Args:
@@ -35,14 +51,8 @@ class Volumes(FolderLayout):
     """
 
     image: str | Sequence[str] = ""
-    mask: str = ""
     table: str = ""
     id: str = "{case}"
-
-    def __post_init__(self) -> None:
-        """Refuses a truth that is named twice."""
-        if self.mask and self.target is not None:
-            raise UsageError("task.layout names the truth twice, by `mask` and by `target`; leave one out")
 
     def entries(self, root: Path) -> list[Entry]:
         """The table's cases in its order, or those found, sorted by id."""
@@ -56,10 +66,6 @@ class Volumes(FolderLayout):
     def split_files(self, root: Path) -> tuple[Path, ...]:
         """The table."""
         return (root / self.table,) if self.table else ()
-
-    def truth(self, root: Path, entries: Sequence[Entry]) -> Target:
-        """The label map that `mask` names."""
-        return MaskTarget(self.mask) if self.mask else super().truth(root, entries)
 
     def _patterns(self) -> tuple[list[str], str]:
         images = [self.image] if isinstance(self.image, str) else list(self.image)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
-from medimg_eval.case import Geometry, Mask, Reference
+from medimg_eval.case import Geometry, Mask, OneFile, Reference
 from medimg_eval.data.layouts.base import FolderLayout
-from medimg_eval.data.records import Entry, OneFile, Row, Target
+from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging.arrays import Bundle
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image, Reference
+from medimg_eval.case import Array, Geometry, Image, OneFile, Reference
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.records import Entry, Row, below
 from medimg_eval.data.tables import read_table
@@ -73,18 +73,12 @@ class Spots(FolderLayout):
 
 
 @dataclass(frozen=True)
-class SpotTile:
+class SpotTile(OneFile):
     """Tile `place` of a file, `size` pixels square."""
 
-    path: Path
     place: int
     size: tuple[int, int]
     modality: str = "SM"
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The sample's file."""
-        return (self.path,)
 
     def read(self) -> Image:
         """Returns (3, row, column), uint8; raises CaseError naming the file."""
@@ -97,17 +91,11 @@ class SpotTile:
 
 
 @dataclass(frozen=True)
-class SpotFeatures:
+class SpotFeatures(OneFile):
     """The features of a spot, found by its barcode."""
 
-    path: Path
     barcode: str
     length: int
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The sample's file."""
-        return (self.path,)
 
     def read(self) -> Image:
         """Returns (1, 1, feature), float32; raises CaseError naming the file."""

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from medimg_eval.arguments import grouped
-from medimg_eval.case import Geometry, Image, Reference
+from medimg_eval.case import ChangedImage, Geometry, GridAsRead, Image, OneFile, Reference
 from medimg_eval.data.bags import as_image, stored_bag
 from medimg_eval.data.layouts.base import FolderLayout, texts
-from medimg_eval.data.records import FIELD, Entry, OneFile, Row, below
+from medimg_eval.data.records import FIELD, Entry, Row, below
 from medimg_eval.data.tables import Cell, Encoded, read_table
 from medimg_eval.errors import CaseError, MissingDataError, UsageError, UserError
 from medimg_eval.image import FEATURES, FORM, PART, SEQUENCE, SIGNAL, VALUES
@@ -187,25 +187,16 @@ class Table(FolderLayout):
 
 
 @dataclass(frozen=True)
-class PartImage:
+class PartImage(ChangedImage):
     """Image that is one kind among a case's, such as OCT."""
 
     image: Reference[Image]
     part: str
 
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The image's."""
-        return self.image.files
-
     def read(self) -> Image:
         """The image, with attribute `part`."""
         image = self.image.read()
         return replace(image, attributes={**image.attributes, PART: self.part})
-
-    def geometry(self) -> Geometry:
-        """The image's grid."""
-        return self.image.geometry()
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,7 +227,7 @@ class RowValues:
 
 
 @dataclass(frozen=True)
-class SignalFile(OneFile):
+class SignalFile(OneFile, GridAsRead):
     """Samples over time, such as an ECG, in the place of an image."""
 
     part: str
@@ -256,13 +247,9 @@ class SignalFile(OneFile):
         attributes = {PART: self.part, FORM: SIGNAL}
         return Image(samples[:, None].astype(np.float32), np.eye(4), units="pixel", attributes=attributes)
 
-    def geometry(self) -> Geometry:
-        """One row of samples."""
-        return self.read().geometry
-
 
 @dataclass(frozen=True, eq=False)
-class RowSequence:
+class RowSequence(GridAsRead):
     """Text, DNA or protein of a row, in place of an image."""
 
     row: Row
@@ -279,13 +266,9 @@ class RowSequence:
         codes = np.frombuffer(self.row.fill(self.pattern).encode(), np.uint8)
         return Image(codes[None, None], np.eye(4), units="pixel", attributes={PART: self.part, FORM: SEQUENCE})
 
-    def geometry(self) -> Geometry:
-        """One row of codes."""
-        return self.read().geometry
-
 
 @dataclass(frozen=True)
-class EmbeddedImage:
+class EmbeddedImage(GridAsRead):
     """A picture inside a table."""
 
     cell: Cell | Encoded
@@ -304,10 +287,6 @@ class EmbeddedImage:
         data, name = self.cell.read()
         image = decode(data, f"{self.cell.path}, {self.cell.place} ({name or self.cell.column})", **self.options)
         return image if image.modality else replace(image, modality=self.modality)
-
-    def geometry(self) -> Geometry:
-        """The grid, for which it is decoded."""
-        return self.read().geometry
 
 
 def _is_filled(row: Row, pattern: str) -> bool:
@@ -392,7 +371,7 @@ class Slides(Table):
 
 
 @dataclass(frozen=True)
-class FeatureFile(OneFile):
+class FeatureFile(OneFile, GridAsRead):
     """Features of a slide's tiles, in the place of its pixels."""
 
     coordinate_columns: int = 0
@@ -402,7 +381,3 @@ class FeatureFile(OneFile):
         from medimg_eval.imaging.slides import read_features
 
         return as_image(read_features(self.path, coordinate_columns=self.coordinate_columns))
-
-    def geometry(self) -> Geometry:
-        """Tiles and features."""
-        return self.read().geometry

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from medimg_eval.case import Geometry, Image, Reference
+from medimg_eval.case import ChangedImage, Image, Reference
 from medimg_eval.data.layouts.base import texts
 from medimg_eval.data.layouts.table import RowSequence, RowValues, Table
 from medimg_eval.data.records import Entry, Row
@@ -146,7 +146,7 @@ class Timelines(Table):
 
 
 @dataclass(frozen=True)
-class VisitImage:
+class VisitImage(ChangedImage):
     """An image of one visit of several.
 
     Attributes:
@@ -160,11 +160,6 @@ class VisitImage:
     when: float
 
     @property
-    def files(self) -> tuple[Path, ...]:
-        """The image's."""
-        return self.image.files
-
-    @property
     def part(self) -> str:
         """Kind of image within the case, such as OCT; else ""."""
         return str(getattr(self.image, "part", ""))
@@ -174,10 +169,6 @@ class VisitImage:
         image = self.image.read()
         attributes = {VISIT: str(self.visit), WHEN: f"{self.when:g}"}
         return replace(image, attributes={**image.attributes, **attributes})
-
-    def geometry(self) -> Geometry:
-        """The image's grid."""
-        return self.image.geometry()
 
 
 def _shown_as(image: Any) -> Any:

@@ -80,17 +80,14 @@ def lettered(texts: Sequence[Any]) -> dict[str, str]:
     return dict(zip(ascii_uppercase, (str(text).strip() for text in texts), strict=False))
 
 
-def letter_of(right: Any, options: Mapping[str, str], first: int = 0) -> str:
-    """Letter of the right option, by letter, index or text.
-
-    An index is counted from `first`.
-    """
+def letter_of(right: Any, options: Mapping[str, str]) -> str:
+    """Letter of the right option, by letter, index from 0 or text."""
     text_ = str(right).strip()
     label = LABEL.match(text_)
     if not options or text_.upper() in options:
         return text_.upper() if options else text_
-    if text_.isdecimal() and first <= int(text_) < first + len(options):
-        return list(options)[int(text_) - first]
+    if text_.isdecimal() and int(text_) < len(options):
+        return list(options)[int(text_)]
     letters = [letter for letter, text in options.items() if text.casefold() == text_.casefold()]
     return letters[0] if len(letters) == 1 else label.group(1) if label and label.group(1) in options else text_
 

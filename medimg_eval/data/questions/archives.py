@@ -16,9 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Geometry, Image
+from medimg_eval.case import Geometry, Image, OneFile
 from medimg_eval.data.questions.cells import Cell
-from medimg_eval.data.records import OneFile
 from medimg_eval.errors import CaseError
 
 LARGEST = 2**30

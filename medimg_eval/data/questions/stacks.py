@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image
+from medimg_eval.case import Array, GridAsRead, Image
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import SHOWN, VIDEO, WINDOWS, VideoPrompt, VolumePrompt
 
@@ -78,7 +78,7 @@ MIDDLE = -1
 
 
 @dataclass(frozen=True)
-class StackPicture:
+class StackPicture(GridAsRead):
     """Picture of a stack, uint8: one channel of volumes, three of videos."""
 
     stack: Stack
@@ -101,13 +101,9 @@ class StackPicture:
         about = {SHOWN: description} | ({VIDEO: str(self.stack.path)} if self.stack.plane == "frames" else {})
         return Image(arrays[self.place], np.eye(4), units="pixel", notes=notes, attributes=about)
 
-    def geometry(self) -> Geometry:
-        """Rows and columns."""
-        return self.read().geometry
-
 
 @dataclass(frozen=True)
-class WholeStack:
+class WholeStack(GridAsRead):
     """Whole volume or video, with its rule for pictures."""
 
     stack: Stack
@@ -126,10 +122,6 @@ class WholeStack:
         """Reads a `VideoPrompt` or a `VolumePrompt`; raises CaseError naming the file."""
         _modification_time(self.stack.path)
         return _whole_video(self.stack) if self.view == "video" else _whole_volume(self.stack)
-
-    def geometry(self) -> Geometry:
-        """The grid of what is read."""
-        return self.read().geometry
 
 
 def _whole_video(stack: Stack) -> VideoPrompt:

@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from medimg_eval.case import Image, Mask, Points, Reference
-from medimg_eval.data.records import Entry, OneFile, OnImage
+from medimg_eval.case import Image, Mask, OneFile, Points, Reference
+from medimg_eval.data.records import Entry, OnImage
 from medimg_eval.errors import CaseError, UsageError, nearest
 from medimg_eval.imaging import ImageFile, identify
 from medimg_eval.imaging.annotations import Annotation, Frame, draw, read_annotations

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, Reference
-from medimg_eval.data.records import Entry, OneFile, OnImage, Target, grid_of
+from medimg_eval.case import Array, Boxes, Geometry, Image, Mask, OneFile, Reference
+from medimg_eval.data.records import Entry, OnImage, Target, grid_of
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.imaging import ImageFile, MaskFile, read_mask, unknown_values
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from medimg_eval.case import Findings, Image, Reference
-from medimg_eval.data.records import Entry, OneFile, OnImage, below
+from medimg_eval.case import Findings, Image, OneFile, Reference
+from medimg_eval.data.records import Entry, OnImage, below
 from medimg_eval.errors import CaseError, UserError
 from medimg_eval.imaging.matrices import read_matrix, read_names
 

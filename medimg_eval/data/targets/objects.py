@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from medimg_eval.case import Array, Image, Mask, Reference
-from medimg_eval.data.records import Entry, OneFile, OnImage
+from medimg_eval.case import Array, Image, Mask, OneFile, Reference
+from medimg_eval.data.records import Entry, OnImage
 from medimg_eval.data.targets.places import read_mat
 from medimg_eval.errors import CaseError
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, Boxes, Image, Points, Reference
-from medimg_eval.data.records import Entry, Given, OneFile, OnImage, Row, given
+from medimg_eval.case import Array, Boxes, Image, OneFile, Points, Reference
+from medimg_eval.data.records import Entry, Given, OnImage, Row, given
 from medimg_eval.errors import CaseError, UsageError
 
 Form = Literal["corners", "sizes"]

@@ -8,8 +8,8 @@ from typing import Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, FrameLabels, Image, Reference, Survival, Text
-from medimg_eval.data.records import Entry, Given, OneFile, OnImage, Row, given
+from medimg_eval.case import Array, FrameLabels, Image, OneFile, Reference, Survival, Text
+from medimg_eval.data.records import Entry, Given, OnImage, Row, given
 from medimg_eval.errors import CaseError, UsageError
 from medimg_eval.metrics.nlp import canonical, sections
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Geometry, Image, Points, Reference
-from medimg_eval.data.records import Entry, OneFile, OnImage
+from medimg_eval.case import Geometry, Image, OneFile, Points, Reference
+from medimg_eval.data.records import Entry, OnImage
 from medimg_eval.data.tables import read_json
 from medimg_eval.errors import CaseError, UserError
 

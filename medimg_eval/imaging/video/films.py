@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image, Prompt
+from medimg_eval.case import Array, Geometry, Image, OneFile, Prompt
 from medimg_eval.errors import CaseError
 from medimg_eval.image import FEATURES
 from medimg_eval.imaging import pictures
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class FilmFile:
+class FilmFile(OneFile):
     """Video file or folder of frames, of which some are shown.
 
     Attributes:
@@ -33,13 +33,7 @@ class FilmFile:
         every: frames of the video from one that is shown to the next; of a folder that already holds those, 1.
     """
 
-    path: Path
     every: int = 1
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The video."""
-        return (self.path,)
 
     def read(self) -> Image:
         """Returns the first frame, (channel, row, column), as an example; raises CaseError."""
@@ -124,19 +118,12 @@ def _list_pictures(root: Path, pattern: str) -> dict[int, Path]:
 
 
 @dataclass(frozen=True)
-class FrameFeatures:
+class FrameFeatures(OneFile):
     """Frame features, one row each, of .npy or .h5.
 
     Attributes:
         path: of an array (frame, feature).
     """
-
-    path: Path
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The array's file."""
-        return (self.path,)
 
     def read(self) -> Image:
         """Returns (1, frame, feature); CaseError for missing, damaged or non-finite ones."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from medimg_eval.case import Array, Geometry, Image
+from medimg_eval.case import Array, Geometry, Image, OneFile
 from medimg_eval.errors import CaseError
 from medimg_eval.system import natural_order
 
@@ -34,7 +34,7 @@ class _Arrays(pickle.Unpickler):
 
 
 @dataclass(frozen=True)
-class PoseFile:
+class PoseFile(OneFile):
     """A sequence of poses of one person.
 
     Attributes:
@@ -42,13 +42,6 @@ class PoseFile:
             `.json` of COCO (a list of objects with `keypoints`, or such a list in `annotations`, in the order of
             `image_id`); or a folder of OpenPose's JSON, a file per frame, whose first person counts.
     """
-
-    path: Path
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The file, or folder."""
-        return (self.path,)
 
     def read(self) -> Image:
         """Returns (x y score, frame, joint), float32; CaseError for invalid files."""

@@ -12,8 +12,8 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.results.acceptance.criteria import Analysis, Endpoint
 from medimg_eval.results.runs import Part, RunScores, is_summary, strata_of
-from medimg_eval.results.statistics import EQUAL, TOO_FEW, Sample, case_values, table_intervals, units
-from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, make_cell, make_column
+from medimg_eval.results.statistics import EQUAL, TOO_FEW, Interval, Sample, case_values, table_intervals, units
+from medimg_eval.results.table import Cell, Layout, Line, Sheet, Span, bounded, make_cell, make_column
 
 MET, NOT_MET, NOT_JUDGED = "met", "not met", "not judged"
 
@@ -177,13 +177,17 @@ def _endpoint_value(part: Part, endpoint: Endpoint, analysis: Analysis, level: f
         UsageError.refuse_unknown(f"accept: {part.run.model} was not scored by", scored, endpoint.metric)
     if cell.raised:
         raise UserError(f"accept: {endpoint.metric} of {part.run.folder} raised {cell.raised}")
+    return _interval_fields(cell)
+
+
+def _interval_fields(interval: Interval | Cell) -> dict[str, Any]:
     return {
-        "value": cell.mean,
-        "low": cell.low,
-        "high": cell.high,
-        "n": cell.n,
-        "n_clusters": cell.n_clusters,
-        "method": cell.method,
+        "value": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+        "n_clusters": interval.n_clusters,
+        "method": interval.method,
     }
 
 
@@ -203,15 +207,7 @@ def _endpoint_difference(
     strata = strata_of(run, analysis.stratify_by)
     within = None if strata is None else strata.reindex(cases.index.astype(str)).to_numpy(dtype=str)
     sample = Sample(cases["value"].to_numpy(), units(run, cases), strata=within)
-    interval = table_intervals([sample], analysis.settings(level).bootstrap)[0]
-    return {
-        "value": interval.mean,
-        "low": interval.low,
-        "high": interval.high,
-        "n": interval.n,
-        "n_clusters": interval.n_clusters,
-        "method": interval.method,
-    }
+    return _interval_fields(table_intervals([sample], analysis.settings(level).bootstrap)[0])
 
 
 def verdict_sheet(run: RunScores, verdicts: Sequence[Verdict], notes: Sequence[str] = ()) -> Sheet:

@@ -14,8 +14,9 @@ import pandas as pd
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.agreement import corrected_share
 from medimg_eval.results.agreement.judges import Verdicts
+from medimg_eval.results.agreement.jury import estimate_spans
 from medimg_eval.results.statistics import FEWEST, draws, quantiles
-from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers
+from medimg_eval.results.table import Layout, Line, Sheet, Span, check_numbers
 
 Floats = npt.NDArray[np.float64]
 
@@ -161,7 +162,7 @@ def calibration_table(
             [rated_case.question, rated_case.judge],
             [
                 [Span(f"{len(rated_case.said):,} of {len(rated_case.said) + len(rated_case.rest):,}")],
-                *(_value_spans(values.get(n)) for n in names),
+                *(estimate_spans(values.get(n)) for n in names),
             ],
         )
         for rated_case, values in zip(rated, measured, strict=True)
@@ -202,12 +203,6 @@ def _with_intervals(one: Rated, resamples: int, level: float, seed: int) -> dict
             low, high = quantiles(np.array(drawn[name]), (1 - level) / 2, (1 + level) / 2)
         intervals[name] = (value, float(low), float(high))
     return intervals
-
-
-def _value_spans(found: tuple[float, float, float] | None) -> list[Span]:
-    if found is None:
-        return [Span("\N{EN DASH}", "quiet")]
-    return bounded(*found, lambda value: f"{round(value, 3) + 0.0:.3f}")
 
 
 def _calibration_notes(resamples: int, level: float, seed: int) -> Iterator[str]:

@@ -17,9 +17,9 @@ import pandas as pd
 from medimg_eval.errors import UsageError, UserError, nearest
 from medimg_eval.metrics.agreement import intraclass_correlation
 from medimg_eval.metrics.judges import joint_verdict
-from medimg_eval.results.agreement.jury import read_ballots_file
+from medimg_eval.results.agreement.jury import estimate_spans, normalise_name, read_ballots_file
 from medimg_eval.results.statistics import FEWEST, draws, quantiles
-from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers, one_line
+from medimg_eval.results.table import Layout, Line, Sheet, Span, check_numbers, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
     Judge = Callable[[Array, Array], float]
-
-    import numpy.typing as npt
 
 MOST_GRADES = 100
 """Whole numbers further apart than this are measurements, and no grades."""
@@ -77,7 +75,7 @@ def judge_agreement(
     lines = [
         Line(
             [verdict.question, verdict.judge],
-            [[Span(f"{len(verdict.case):,}")], *(_value_spans(values.get(name)) for name in names)],
+            [[Span(f"{len(verdict.case):,}")], *(estimate_spans(values.get(name)) for name in names)],
         )
         for verdict, values in zip(verdicts, measured, strict=True)
     ]
@@ -200,12 +198,6 @@ def _make_correlation(name: str) -> Judge:
         return float(correlate(human, said).statistic)
 
     return judge
-
-
-def _value_spans(found: Measured | None) -> list[Span]:
-    if found is None:
-        return [Span("\N{EN DASH}", "quiet")]
-    return bounded(found.value, found.low, found.high, lambda value: f"{round(value, 3) + 0.0:.3f}")
 
 
 def _agreement_notes(
@@ -399,7 +391,7 @@ def _jury_verdicts(judged: Sequence[_Judged]) -> Iterator[_Judged]:
         if defined and None not in numbers:
             together = float(np.median(np.array(numbers, np.float64)))
         elif defined:
-            name, count = Counter(map(_normalise_name, defined)).most_common(1)[0]
+            name, count = Counter(map(normalise_name, defined)).most_common(1)[0]
             together = name if 2 * count > len(defined) else None
         yield _Judged(question, f"{jurors} judges together", case, together)
 
@@ -508,8 +500,8 @@ def _align_verdicts(
             f"{place}: the labels are names such as {name!r} and the verdicts numbers; write labels as numbers"
         )
     return (
-        np.array([_normalise_name(label) for label in human]),
-        np.array([_normalise_name(value) for value in said]),
+        np.array([normalise_name(label) for label in human]),
+        np.array([normalise_name(value) for value in said]),
         understood,
     )
 
@@ -523,7 +515,3 @@ def _parse_number(value: Any) -> float | None:
     except ValueError:
         return None
     return number if math.isfinite(number) else None
-
-
-def _normalise_name(value: Any) -> str:
-    return str(value).strip().casefold()

@@ -183,27 +183,34 @@ def _rating_matrix(cases: Mapping[str, Sequence[Any]]) -> tuple[Floats, bool]:
     """Verdicts (repeat, case) as numbers or codes; NaN where missing."""
     stated = [value for values in cases.values() for value in values if value is not None]
     numeric = all(isinstance(value, int | float) for value in stated)
-    number = {name: index for index, name in enumerate(dict.fromkeys(map(_normalise_name, stated)))}
+    number = {name: index for index, name in enumerate(dict.fromkeys(map(normalise_name, stated)))}
     ratings = np.full((max(map(len, cases.values()), default=0), len(cases)), np.nan)
     for column, values in enumerate(cases.values()):
         for row, value in enumerate(values):
             if value is not None:
-                ratings[row, column] = float(value) if numeric else number[_normalise_name(value)]
+                ratings[row, column] = float(value) if numeric else number[normalise_name(value)]
     return ratings, numeric
 
 
-def _normalise_name(value: Any) -> str:
+def normalise_name(value: Any) -> str:
+    """Returns a verdict's name, without case and outer blanks."""
     return str(value).strip().casefold()
 
 
 def _value_spans(name: str, found: tuple[float, float, float] | None) -> list[Span]:
-    if found is None:
-        return [Span("\N{EN DASH}", "quiet")]
-    if name in ("verdicts", "input", "output"):
+    if found is not None and name in ("verdicts", "input", "output"):
         return [Span(f"{found[0]:,.0f}")]
-    if name in ("seconds", "cost"):
+    if found is not None and name in ("seconds", "cost"):
         return [Span(f"{found[0]:,.2f}")]
-    return bounded(*found, lambda value: f"{round(value, 3) + 0.0:.3f}")
+    return estimate_spans(found)
+
+
+def estimate_spans(numbers: Sequence[float] | None) -> list[Span]:
+    """Returns value, low and high to three decimals; a dash for None."""
+    if numbers is None:
+        return [Span("\N{EN DASH}", "quiet")]
+    value, low, high = numbers[:3]
+    return bounded(value, low, high, lambda number: f"{round(number, 3) + 0.0:.3f}")
 
 
 def _jury_notes(resamples: int, level: float, seed: int) -> Iterator[str]:

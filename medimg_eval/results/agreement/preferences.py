@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.agreement import bradley_terry, elo_scale, rate_at_equal_length
+from medimg_eval.results.agreement.ratings import read_rows
 from medimg_eval.results.statistics import FEWEST, draws, quantiles
 from medimg_eval.results.table import Layout, Line, Sheet, Span, bounded, check_numbers
 
@@ -70,14 +70,7 @@ def read_preferences(path: str | Path) -> list[Vote]:
         UserError: a column is missing, or a row cannot be understood; it names the row.
     """
     path = Path(path)
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as stream:
-            rows = list(csv.DictReader(stream))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error})") from error
-    if lacking := [name for name in NEEDED if name not in (rows[0] if rows else {})]:
-        raise UserError(f"{path} is invalid: expected the columns {', '.join(NEEDED)}, got none {', '.join(lacking)}")
-    votes = [_read_vote(path, number, row) for number, row in enumerate(rows, start=2)]
+    votes = [_read_vote(path, number, row) for number, row in enumerate(read_rows(path, NEEDED), start=2)]
     lines: dict[tuple[str, ...], int] = {}
     for number, vote in enumerate(votes, start=2):
         key = (vote.case, vote.left, vote.right, vote.judge, vote.repeat, vote.criterion)

@@ -61,7 +61,7 @@ def read_ratings(path: str | Path, key: str | Path | None = None) -> list[Rating
     """
     path, names = Path(path), _read_key(Path(key)) if key is not None else None
     ratings, rows = [], dict[tuple[str, ...], int]()
-    for number, row in enumerate(_read_rows(path, NEEDED), start=2):
+    for number, row in enumerate(read_rows(path, NEEDED), start=2):
         if row.get("calibration", "").lower() in ("yes", "true", "1"):
             continue
         rating = _read_rating(path, number, row, names)
@@ -78,7 +78,8 @@ def read_ratings(path: str | Path, key: str | Path | None = None) -> list[Rating
     return ratings
 
 
-def _read_rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
+def read_rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
+    """Returns stripped cells of a CSV file or sheet; UserError without a needed column."""
     try:
         if path.suffix.lower() == ".xlsx":
             frame = pd.read_excel(path, dtype=str, keep_default_na=False)
@@ -94,7 +95,7 @@ def _read_rows(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _read_key(path: Path) -> dict[str, str]:
-    return {row["code"]: row["model"] for row in _read_rows(path, ("code", "model"))}
+    return {row["code"]: row["model"] for row in read_rows(path, ("code", "model"))}
 
 
 def _read_rating(path: Path, number: int, row: Mapping[str, str], names: Mapping[str, str] | None) -> Rating:

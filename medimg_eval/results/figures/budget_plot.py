@@ -9,18 +9,9 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.results.figures import style
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import as_runs, take
-from medimg_eval.results.figures.style import (
-    add_legend,
-    canvas,
-    drawable,
-    legend_height,
-    look,
-    millimetres,
-    styled,
-    wrapped,
-)
 from medimg_eval.results.statistics import FEWEST, draws
 from medimg_eval.results.table import Settings, make_column
 
@@ -71,7 +62,7 @@ def budget(
         UserError: No run has rows of it, and of what is right.
     """
     UsageError.refuse_unknown("kind=budget is drawn of no metric", SPENT, metric)
-    across = millimetres(width)
+    across = style.millimetres(width)
     runs = as_runs(source, metric)
     metric_names = {str(name) for run in runs if run.finished for name in run.scores["metric"].unique()}
     right = next((name for name in RIGHT if name in metric_names), None)
@@ -86,8 +77,8 @@ def budget(
     frames = [_budget_frame(model, *spent, grid, settings) for model, spent in answers.items()]
     frame = pd.concat(frames, ignore_index=True)
     column = make_column(pieces.task, pieces.title, metric, pieces.some)
-    with styled():
-        figure = _draw_figure(frame, drawable(column.title), across)
+    with style.styled():
+        figure = _draw_figure(frame, style.drawable(column.title), across)
     areas = ", ".join(f"{model} {rows['area'].iloc[0]:.3f}" for model, rows in frame.groupby("model", sort=False))
     text = (
         f"Share of all answers on {pieces.title} that are right within a budget of {column.title.lower()} "
@@ -150,14 +141,14 @@ def _draw_figure(frame: pd.DataFrame, title: str, width: float) -> Figure:
     from matplotlib.lines import Line2D
 
     names = list(dict.fromkeys(frame["model"]))
-    texts = [wrapped(name) for name in names]
-    legend = legend_height(texts, width)[1] if len(names) > 1 else 0.0
-    figure = canvas(width, _HEIGHT + legend)
+    texts = [style.wrapped(name) for name in names]
+    legend = style.legend_height(texts, width)[1] if len(names) > 1 else 0.0
+    figure = style.canvas(width, _HEIGHT + legend)
     axes = figure.subplots()
     handles = []
     for index, name in enumerate(names):
         rows = frame[frame["model"] == name]
-        colour, _, line = look(index)
+        colour, _, line = style.look(index)
         at, mean, low, high = (rows[key].to_numpy(np.float64) for key in ("budget", "accuracy", "low", "high"))
         axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0, step="post")
         axes.step(at, mean, color=colour, ls=line, where="post")
@@ -166,5 +157,5 @@ def _draw_figure(frame: pd.DataFrame, title: str, width: float) -> Figure:
     axes.set_ylabel("Right within the budget")
     axes.set_ylim(bottom=0)
     if legend:
-        add_legend(figure, handles, texts, width)
+        style.add_legend(figure, handles, texts, width)
     return figure

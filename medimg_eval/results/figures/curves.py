@@ -9,6 +9,7 @@ import pandas as pd
 
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.detection import CPM_RATES
+from medimg_eval.results.figures import style
 from medimg_eval.results.figures.curve_data import (
     CANDIDATE,
     CONFIDENCE,
@@ -30,17 +31,6 @@ from medimg_eval.results.figures.curve_data import (
 )
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import as_runs, interval_text, take
-from medimg_eval.results.figures.style import (
-    QUIET,
-    add_legend,
-    canvas,
-    legend_height,
-    millimetres,
-    panel_grid,
-    panels,
-    styled,
-    wrapped,
-)
 from medimg_eval.results.statistics import FEWEST, MOST_RESAMPLES, PERCENTILE, TOO_FEW
 from medimg_eval.results.table import Settings
 
@@ -135,7 +125,7 @@ def risk_coverage(
 def _draw_curves(
     kind: str, source: Source, metric: str, *, by: str, label: str, width: Width, settings: Settings
 ) -> Drawn:
-    across = millimetres(width)
+    across = style.millimetres(width)
     curve = CURVES[kind]
     runs = as_runs(source, metric)
     names = scored(runs)
@@ -245,35 +235,35 @@ def _make_figure(kind: str, curve: Curve, pieces: Pieces, found: Sequence[Found]
     from matplotlib.lines import Line2D
 
     number = len(pieces.groups)
-    shape = panel_grid(number, across) if number > 1 else (1, 1)
+    shape = style.panel_grid(number, across) if number > 1 else (1, 1)
     side = min(across / shape[1] * (0.95 if number > 1 else 0.9), 110.0)
-    with styled():
+    with style.styled():
         texts = [_legend_text(curve, model, found, several=number > 1) for model in pieces.models]
-        legend = legend_height(texts, across)[1]
-        figure = canvas(across, side * shape[0] + legend + 2)
-        for index, (group, axes) in enumerate(zip(pieces.groups, panels(figure, number, shape), strict=True)):
+        legend = style.legend_height(texts, across)[1]
+        figure = style.canvas(across, side * shape[0] + legend + 2)
+        for index, (group, axes) in enumerate(zip(pieces.groups, style.panels(figure, number, shape), strict=True)):
             members = [curve_found for curve_found in found if curve_found.piece.group == group]
             _draw_panel(kind, curve, axes, members)
-            axes.set_title(wrapped(group, 30))
+            axes.set_title(style.wrapped(group, 30))
             # The same axes need their titles once, below and at the left.
             if index + shape[1] >= number:
                 axes.set_xlabel(curve.titles[0])
             if index % shape[1] == 0:
                 axes.set_ylabel(curve.titles[1])
         handles = [Line2D([], [], color=colour, ls=line, lw=1.1) for colour, _, line in pieces.looks]
-        add_legend(figure, handles, texts, across)
+        style.add_legend(figure, handles, texts, across)
     return figure
 
 
 def _legend_text(curve: Curve, model: str, found: Sequence[Found], *, several: bool) -> str:
     mine = [curve_found for curve_found in found if curve_found.piece.model == model]
     if several or not mine:
-        return wrapped(model)
+        return style.wrapped(model)
     value, low, high = mine[0].area
     if np.isnan(value):
-        return f"{wrapped(model)}: no curve"
+        return f"{style.wrapped(model)}: no curve"
     bounds = "" if np.isnan(low) else f" [{low:.3f}, {high:.3f}]"
-    return f"{wrapped(model)}: {curve.area_title} {value:.3f}{bounds}"
+    return f"{style.wrapped(model)}: {curve.area_title} {value:.3f}{bounds}"
 
 
 def _draw_panel(kind: str, curve: Curve, axes: Axes, members: Sequence[Found]) -> None:
@@ -283,10 +273,10 @@ def _draw_panel(kind: str, curve: Curve, axes: Axes, members: Sequence[Found]) -
         if not np.isnan(member.low[0]):
             edge: dict[str, Any] = {"color": colour, "alpha": 0.15, "linewidth": 0}
             axes.fill_between(curve.grid, member.low, member.high, **edge, zorder=1)
-        style: dict[str, Any] = {"drawstyle": "steps-pre"} if step else {}
+        stroke: dict[str, Any] = {"drawstyle": "steps-pre"} if step else {}
         if member.points[0].size:
-            axes.plot(*member.points, color=colour, ls=line, lw=1.1, zorder=3, clip_on=False, **style)
-    quiet: dict[str, Any] = {"color": QUIET, "lw": 0.5, "ls": (0, (3, 2)), "zorder": 0}
+            axes.plot(*member.points, color=colour, ls=line, lw=1.1, zorder=3, clip_on=False, **stroke)
+    quiet: dict[str, Any] = {"color": style.QUIET, "lw": 0.5, "ls": (0, (3, 2)), "zorder": 0}
     if kind == "roc":
         axes.plot([0, 1], [0, 1], **quiet)
     if kind == "pr" and members:

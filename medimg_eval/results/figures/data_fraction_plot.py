@@ -9,20 +9,11 @@ import numpy as np
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.results.figures import style
 from medimg_eval.results.figures.figure import Drawn
-from medimg_eval.results.figures.inputs import as_runs, interval_text, named_range, take
-from medimg_eval.results.figures.style import (
-    QUIET,
-    add_legend,
-    canvas,
-    drawable,
-    legend_height,
-    millimetres,
-    styled,
-    wrapped,
-)
-from medimg_eval.results.runs import Part, is_evidence, subset_key
-from medimg_eval.results.table import Settings, make_cell, make_column
+from medimg_eval.results.figures.inputs import interval_methods, interval_numbers, named_range, take, take_metric
+from medimg_eval.results.runs import Part, subset_key
+from medimg_eval.results.table import Settings, make_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,13 +60,10 @@ def data_fraction(
         UsageError: There is no such metric or label, or the target is invalid.
         UserError: No run was fitted on subsets, or none has a value.
     """
-    if is_evidence(metric):
-        raise UsageError(f"{metric} is there for other metrics to be computed from, and has no mean; name one of those")
     if target is not None and (isinstance(target, bool) or not isinstance(target, int | float)):
         raise UsageError(f"target must be a number, a value of {metric}, got {target!r}")
-    across = millimetres(width)
-    pieces = take(as_runs(source, metric), [metric], label=label)
-    column = make_column(pieces.task, pieces.title, metric, pieces.some)
+    across = style.millimetres(width)
+    pieces, column = take_metric(source, metric, label=label)
     if target is not None and column.higher_is_better is None:
         raise UsageError(f"target={target:g}: of {metric} neither more nor less is better")
     rows = [row for piece in pieces.members for row in _piece_rows(piece, metric, label, settings, pieces.unit)]
@@ -86,10 +74,10 @@ def data_fraction(
         )
     if not frame["mean"].notna().any():
         raise UserError(f"No run has a value of {metric}, so there is nothing to draw")
-    with styled():
-        figure = _draw_figure(pieces, frame, drawable(column.heading), target, across)
+    with style.styled():
+        figure = _draw_figure(pieces, frame, style.drawable(column.heading), target, across)
     means = frame[frame["draw"] == ALL_DRAWS]
-    interval_words = " or ".join(dict.fromkeys(means.loc[means["low"].notna(), "interval"]))
+    interval_words = interval_methods(means)
     counts = pieces.sized(means["n"].tolist(), means["clusters"].tolist())
     draws = named_range(
         [len({subset["draw"] for subset in p.part.run.subsets}) for p in pieces.members if p.part.run.subsets]
@@ -116,8 +104,7 @@ def _piece_rows(piece: Piece, metric: str, label: str, settings: Settings, unit:
 
     def row(part: Part, how: Settings, **place: Any) -> dict[str, Any]:
         cell = make_cell(part, metric, how)
-        number = {"mean": cell.mean, "low": cell.low, "high": cell.high, "n": cell.n, "clusters": cell.n_clusters}
-        return {"model": piece.model, **place, **number, "interval": interval_text(cell.method, how.level, unit)}
+        return {"model": piece.model, **place, **interval_numbers(cell, how.level, unit)}
 
     if not run.subsets:
         nothing = {"kind": "", "size": math.nan, "draw": ALL_DRAWS, "patients": math.nan, "cases": math.nan}
@@ -196,9 +183,9 @@ def _draw_figure(pieces: Pieces, frame: pd.DataFrame, title: str, target: float 
     from matplotlib.lines import Line2D
     from matplotlib.ticker import NullLocator
 
-    texts = [wrapped(piece.model) for piece in pieces.members]
-    legend = legend_height(texts, width)[1] if len(texts) > 1 else 0.0
-    figure = canvas(width, _HEIGHT + legend)
+    texts = [style.wrapped(piece.model) for piece in pieces.members]
+    legend = style.legend_height(texts, width)[1] if len(texts) > 1 else 0.0
+    figure = style.canvas(width, _HEIGHT + legend)
     axes = figure.subplots()
     handles = []
     for piece in pieces.members:
@@ -217,7 +204,7 @@ def _draw_figure(pieces: Pieces, frame: pd.DataFrame, title: str, target: float 
         axes.plot(at, mean, color=colour, marker=marker, ls=line)
         handles.append(Line2D([], [], color=colour, marker=marker, ls=line))
     if target is not None:
-        axes.axhline(target, color=QUIET, lw=0.6, ls=":")
+        axes.axhline(target, color=style.QUIET, lw=0.6, ls=":")
     axes.set_xscale("log")
     ticks = sorted({round(value) for value in frame.loc[frame["draw"] == ALL_DRAWS, "patients"].dropna()})
     axes.set_xticks(ticks, spaced_labels(ticks))
@@ -225,7 +212,7 @@ def _draw_figure(pieces: Pieces, frame: pd.DataFrame, title: str, target: float 
     axes.set_xlabel(f"{_who(pieces).capitalize()} fitted on")
     axes.set_ylabel(title)
     if legend:
-        add_legend(figure, handles, texts, width)
+        style.add_legend(figure, handles, texts, width)
     return figure
 
 

@@ -10,29 +10,20 @@ import pandas as pd
 
 from medimg_eval import metrics
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.results.figures import style
 from medimg_eval.results.figures.figure import Drawn
-from medimg_eval.results.figures.inputs import as_runs, by_task, interval_text, take
+from medimg_eval.results.figures.inputs import as_runs, by_task, interval_numbers, take, take_metric
 from medimg_eval.results.figures.rows import about_rows, lay_rows, marked, row_axes, spread
-from medimg_eval.results.figures.style import (
-    add_legend,
-    canvas,
-    drawable,
-    legend_height,
-    look,
-    millimetres,
-    styled,
-    wrapped,
-)
-from medimg_eval.results.runs import LABEL, is_evidence, is_known, is_summary, strata_of
+from medimg_eval.results.runs import LABEL, is_known, is_summary, strata_of
 from medimg_eval.results.statistics import FEWEST, TOO_FEW, Interval, Sample, bootstrap_intervals, case_values, units
-from medimg_eval.results.table import Settings, make_cell, make_column
+from medimg_eval.results.table import Settings, make_cell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from medimg_eval.results.figures.inputs import Piece, Pieces, Source
     from medimg_eval.results.figures.style import Width
-    from medimg_eval.results.table import Column
+    from medimg_eval.results.table import Cell, Column
 
 COLUMNS = ["group", "model", "mean", "low", "high", "n", "clusters", "interval"]
 PLAIN = Settings(resamples=10_000, level=0.95, seed=0)
@@ -61,11 +52,8 @@ def forest(
         UsageError: There is no such metric, label, attribute or model.
         UserError: There is no value to draw.
     """
-    if is_evidence(metric):
-        raise UsageError(f"{metric} is there for other metrics to be computed from, and has no mean; name one of those")
-    across = millimetres(width)
-    pieces = take(as_runs(source, metric), [metric], by=by, label=label)
-    column = make_column(pieces.task, pieces.title, metric, pieces.some)
+    across = style.millimetres(width)
+    pieces, column = take_metric(source, metric, by=by, label=label)
     if baseline:
         pieces, rows_found = _difference_rows(pieces, metric, baseline, settings)
     else:
@@ -74,9 +62,9 @@ def forest(
     if not frame["mean"].notna().any():
         raise UserError(f"No model has a value of {metric}, so there is nothing to draw")
     title = f"Difference in {column.heading} to {baseline}" if baseline else column.heading
-    with styled():
+    with style.styled():
         rows = lay_rows(pieces)
-        figure, axes = row_axes(rows, across, drawable(title), marked, _side_texts(rows_found, column))
+        figure, axes = row_axes(rows, across, style.drawable(title), marked, _side_texts(rows_found, column))
         ends = frame[["mean", "low", "high"]].to_numpy(dtype=np.float64).ravel()
         if baseline:
             ends = np.append(ends, 0.0)
@@ -94,23 +82,12 @@ def forest(
 
 
 def _mean_row(piece: Piece, metric: str, settings: Settings) -> dict[str, Any]:
-    cell = make_cell(piece.part, metric, settings)
-    return _interval_row(
-        piece, Interval(cell.mean, cell.low, cell.high, cell.n, cell.n_clusters, cell.method), settings
-    )
+    return _interval_row(piece, make_cell(piece.part, metric, settings), settings)
 
 
-def _interval_row(piece: Piece, found: Interval, settings: Settings) -> dict[str, Any]:
-    return {
-        "group": piece.group,
-        "model": piece.model,
-        "mean": found.mean,
-        "low": found.low,
-        "high": found.high,
-        "n": found.n,
-        "clusters": found.n_clusters,
-        "interval": interval_text(found.method, settings.level, piece.part.run.unit),
-    }
+def _interval_row(piece: Piece, interval: Interval | Cell, settings: Settings) -> dict[str, Any]:
+    names = {"group": piece.group, "model": piece.model}
+    return names | interval_numbers(interval, settings.level, piece.part.run.unit)
 
 
 def _difference_rows(
@@ -205,7 +182,7 @@ def radar(source: Source, metric: str, *, by: str = "", width: Width = "single",
             divided, or fewer than three axes.
         UserError: No run is finished.
     """
-    across = millimetres(width)
+    across = style.millimetres(width)
     runs = as_runs(source, metric)
     tasks = by_task(runs)
     if len(tasks) > 1 and by:
@@ -246,25 +223,25 @@ def _check_radar(frame: pd.DataFrame, metric: str) -> None:
 def _draw_radar(frame: pd.DataFrame, names: list[str], places: dict[str, tuple[int, bool]], width: float) -> Any:
     from matplotlib.lines import Line2D
 
-    texts = [wrapped(model) for model in places]
-    legend = legend_height(texts, width)[1]
-    with styled():
+    texts = [style.wrapped(model) for model in places]
+    legend = style.legend_height(texts, width)[1]
+    with style.styled():
         side = min(width, 110.0)
-        figure = canvas(width, side * 0.85 + legend)
+        figure = style.canvas(width, side * 0.85 + legend)
         axes: Any = figure.subplots(subplot_kw={"projection": "polar"})
         angles = np.linspace(0, 2 * np.pi, len(names), endpoint=False)
         axes.set_theta_zero_location("N")
         axes.set_theta_direction(-1)
-        axes.set_xticks(angles, [wrapped(name, 18) for name in names])
+        axes.set_xticks(angles, [style.wrapped(name, 18) for name in names])
         axes.set_ylim(0, 1)
         axes.set_yticks([0.25, 0.5, 0.75, 1.0])
         axes.grid(visible=True, lw=0.3)
         handles = []
         for model, (index, baseline) in places.items():
             means = frame.loc[frame["model"] == model].set_index("axis")["mean"].reindex(names).to_numpy()
-            colour, marker, line = look(index, baseline=baseline)
-            style = {"color": colour, "marker": marker, "ls": line, "lw": 0.9, "ms": 3, "clip_on": False}
-            axes.plot(np.append(angles, angles[0]), np.append(means, means[:1]), **style)
-            handles.append(Line2D([], [], **{name: value for name, value in style.items() if name != "clip_on"}))
-        add_legend(figure, handles, texts, width)
+            colour, marker, line = style.look(index, baseline=baseline)
+            stroke = {"color": colour, "marker": marker, "ls": line, "lw": 0.9, "ms": 3, "clip_on": False}
+            axes.plot(np.append(angles, angles[0]), np.append(means, means[:1]), **stroke)
+            handles.append(Line2D([], [], **{name: value for name, value in stroke.items() if name != "clip_on"}))
+        style.add_legend(figure, handles, texts, width)
     return figure

@@ -21,15 +21,19 @@ from medimg_eval.results.runs import (
     Part,
     RunScores,
     attribute_names,
+    is_evidence,
     is_set,
     is_summary,
     needed_rows,
 )
 from medimg_eval.results.statistics import BCA, EQUAL, EXACT, EXPANSION, OWN, PERCENTILE, TOO_FEW, WILSON
-from medimg_eval.results.table import named_runs, titles
+from medimg_eval.results.table import make_column, named_runs, titles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from medimg_eval.results.statistics import Interval
+    from medimg_eval.results.table import Cell, Column
 
 Source = pd.DataFrame | Sequence[RunScores]
 """Runs, or a frame with the columns `model`, `case` and `value`, and as many of `metric`, `patient`, `task`, `label`
@@ -128,6 +132,31 @@ def named_range(counts: Sequence[int]) -> str:
 def interval_text(method: str, level: float, unit: str) -> str:
     """Words for an interval's method, level (0 to 1) and unit."""
     return _METHODS.get(method, "none").format(level=f"{100 * level:g} %", unit=unit)
+
+
+def interval_numbers(interval: Interval | Cell, level: float, unit: str) -> dict[str, Any]:
+    """Columns `mean`, `low`, `high`, `n`, `clusters`, `interval` of a figure's frame."""
+    return {
+        "mean": interval.mean,
+        "low": interval.low,
+        "high": interval.high,
+        "n": interval.n,
+        "clusters": interval.n_clusters,
+        "interval": interval_text(interval.method, level, unit),
+    }
+
+
+def interval_methods(frame: pd.DataFrame) -> str:
+    """Words for the intervals that rows of a frame have; "" for none."""
+    return " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
+
+
+def take_metric(source: Source, metric: str, *, by: str = "", label: str = "") -> tuple[Pieces, Column]:
+    """Models with a metric that has a mean, as `take`, and its column of a table."""
+    if is_evidence(metric):
+        raise UsageError(f"{metric} is there for other metrics to be computed from, and has no mean; name one of those")
+    pieces = take(as_runs(source, metric), [metric], by=by, label=label)
+    return pieces, make_column(pieces.task, pieces.title, metric, pieces.some)
 
 
 def as_runs(source: Source, metric: str = "") -> list[RunScores]:

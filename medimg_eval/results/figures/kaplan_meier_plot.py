@@ -12,21 +12,10 @@ import pandas as pd
 from medimg_eval.errors import UserError
 from medimg_eval.metrics.survival import CENSORED, EVENT, Curve, LogRank, log_rank
 from medimg_eval.metrics.survival import kaplan_meier as curve_of
+from medimg_eval.results.figures import style
 from medimg_eval.results.figures.curves import PLAIN
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import as_runs, take
-from medimg_eval.results.figures.style import (
-    add_legend,
-    canvas,
-    drawable,
-    legend_height,
-    look,
-    millimetres,
-    panel_grid,
-    panels,
-    styled,
-    wrapped,
-)
 from medimg_eval.results.statistics import rows_of
 from medimg_eval.results.table import Settings
 
@@ -78,13 +67,13 @@ def kaplan_meier(source: Source, *, by: str = "", width: Width = "single", setti
 
     Source: Kaplan and Meier 1958; Greenwood 1926; Mantel 1966.
     """
-    across = millimetres(width)
+    across = style.millimetres(width)
     pieces = take(as_runs(source), NEEDS, by=by)
     groups = [risk_groups for piece in pieces.members if (risk_groups := _risk_groups(piece)) is not None]
     if not groups:
         raise UserError("No model has cases of low and of high risk, so there is nothing to draw")
     frame = pd.concat([_curve_frame(risk_groups, settings.level) for risk_groups in groups], ignore_index=True)
-    with styled():
+    with style.styled():
         figure = _draw_figure(groups, across, settings.level)
     return Drawn(figure, frame, _make_caption(pieces, groups, settings.level))
 
@@ -143,12 +132,12 @@ def _format_p(test: LogRank) -> str:
 def _draw_figure(found: Sequence[Groups], width: float, level: float) -> Figure:
     from matplotlib.lines import Line2D
 
-    shape = panel_grid(len(found), width)
-    legend = legend_height([LOW, HIGH], width)[1]
-    figure = canvas(width, _HEIGHT * shape[0] + legend)
-    for axes, risk_groups in zip(panels(figure, len(found), shape), found, strict=True):
+    shape = style.panel_grid(len(found), width)
+    legend = style.legend_height([LOW, HIGH], width)[1]
+    figure = style.canvas(width, _HEIGHT * shape[0] + legend)
+    for axes, risk_groups in zip(style.panels(figure, len(found), shape), found, strict=True):
         for index, curve in enumerate(risk_groups.curves.values()):
-            colour, _, line = look(index)
+            colour, _, line = style.look(index)
             times, survival = np.r_[0, curve.times], np.r_[1, curve.survival]
             low, high = (np.r_[np.nan, bound] for bound in _greenwood_band(curve, level))
             axes.fill_between(times, low, high, step="post", color=colour, alpha=0.15, lw=0)
@@ -157,13 +146,13 @@ def _draw_figure(found: Sequence[Groups], width: float, level: float) -> Figure:
             censored = curve.at_risk - curve.events - remaining > 0
             axes.plot(curve.times[censored], curve.survival[censored], color=colour, marker="|", ls="", ms=3)
         name = " - ".join(part for part in (risk_groups.piece.group, risk_groups.piece.model) if part)
-        axes.set_title(drawable(f"{wrapped(name)}\n{_format_p(risk_groups.test)}"), fontsize="small")
+        axes.set_title(style.drawable(f"{style.wrapped(name)}\n{_format_p(risk_groups.test)}"), fontsize="small")
         axes.set_ylim(0, 1.02)
         axes.set_xlim(left=0)
         axes.set_xlabel("Time")
         axes.set_ylabel("Survival")
-    handles = [Line2D([], [], color=look(index)[0], ls=look(index)[2]) for index in range(2)]
-    add_legend(figure, handles, [LOW, HIGH], width)
+    handles = [Line2D([], [], color=style.look(index)[0], ls=style.look(index)[2]) for index in range(2)]
+    style.add_legend(figure, handles, [LOW, HIGH], width)
     return figure
 
 

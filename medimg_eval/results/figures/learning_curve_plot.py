@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UserError
+from medimg_eval.results.figures import style
 from medimg_eval.results.figures.figure import Drawn
-from medimg_eval.results.figures.inputs import as_runs, interval_text, take
-from medimg_eval.results.figures.style import (
-    add_legend,
-    canvas,
-    drawable,
-    legend_height,
-    look,
-    millimetres,
-    styled,
-    wrapped,
-)
-from medimg_eval.results.runs import is_evidence
-from medimg_eval.results.table import Settings, make_cell, make_column
+from medimg_eval.results.figures.inputs import interval_methods, interval_numbers, take_metric
+from medimg_eval.results.table import Settings, make_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,20 +41,17 @@ def learning_curve(
         UsageError: There is no such metric or label.
         UserError: No run is of a checkpoint with a step or an epoch, or none has a value.
     """
-    if is_evidence(metric):
-        raise UsageError(f"{metric} is there for other metrics to be computed from, and has no mean; name one of those")
-    across = millimetres(width)
-    pieces = take(as_runs(source, metric), [metric], label=label)
-    column = make_column(pieces.task, pieces.title, metric, pieces.some)
+    across = style.millimetres(width)
+    pieces, column = take_metric(source, metric, label=label)
     frame, lacking = _curve_numbers(pieces, metric, settings)
     if not frame["mean"].notna().any():
         raise UserError(f"No checkpoint has a value of {metric}, so there is nothing to draw")
-    with styled():
-        figure = _draw_figure(frame, drawable(column.heading), across)
+    with style.styled():
+        figure = _draw_figure(frame, style.drawable(column.heading), across)
     unit, up = frame["unit"].iloc[0], column.higher_is_better
     best = None if up is None else "highest" if up else "lowest"
     counts = pieces.sized(frame["n"].tolist(), frame["clusters"].tolist())
-    interval_words = " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
+    interval_words = interval_methods(frame)
     text = f"{column.title} on {pieces.title}{f', label {label}' * bool(label)} by {unit} ({counts}). "
     text += f"Marks are means; bands are intervals: {interval_words}." if interval_words else "Marks are means."
     if best is not None:
@@ -91,8 +78,7 @@ def _curve_numbers(pieces: Pieces, metric: str, settings: Settings) -> tuple[pd.
         cell = make_cell(piece.part, metric, settings)
         series, at = str(training.get("series", piece.model)), float(training[unit])
         fields = {"series": series, "model": piece.model, "unit": unit, "at": at}
-        number = {"mean": cell.mean, "low": cell.low, "high": cell.high, "n": cell.n, "clusters": cell.n_clusters}
-        rows.append(fields | number | {"interval": interval_text(cell.method, settings.level, pieces.unit)})
+        rows.append(fields | interval_numbers(cell, settings.level, pieces.unit))
     lacking = [f"{name} (no {unit})" for name in stated if name not in units[unit]]
     return pd.DataFrame.from_records(rows, columns=COLUMNS).sort_values(["series", "at"], ignore_index=True), lacking
 
@@ -101,14 +87,14 @@ def _draw_figure(frame: pd.DataFrame, title: str, width: float) -> Figure:
     from matplotlib.lines import Line2D
 
     names = list(dict.fromkeys(frame["series"]))
-    texts = [wrapped(name) for name in names]
-    legend = legend_height(texts, width)[1] if len(names) > 1 else 0.0
-    figure = canvas(width, _HEIGHT + legend)
+    texts = [style.wrapped(name) for name in names]
+    legend = style.legend_height(texts, width)[1] if len(names) > 1 else 0.0
+    figure = style.canvas(width, _HEIGHT + legend)
     axes = figure.subplots()
     handles = []
     for index, name in enumerate(names):
         rows = frame[frame["series"] == name]
-        colour, marker, line = look(index)
+        colour, marker, line = style.look(index)
         at, mean, low, high = (rows[key].to_numpy(dtype=np.float64) for key in ("at", "mean", "low", "high"))
         axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
         # A single checkpoint has no band, and one between two without an interval is in none.
@@ -118,5 +104,5 @@ def _draw_figure(frame: pd.DataFrame, title: str, width: float) -> Figure:
     axes.set_xlabel(str(frame["unit"].iloc[0]).capitalize())
     axes.set_ylabel(title)
     if legend:
-        add_legend(figure, handles, texts, width)
+        style.add_legend(figure, handles, texts, width)
     return figure

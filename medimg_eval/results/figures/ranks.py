@@ -8,19 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
+from medimg_eval.results.figures import style
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import named_range
-from medimg_eval.results.figures.style import (
-    LINE_MM,
-    PALETTE,
-    QUIET,
-    canvas,
-    millimetres,
-    panel_grid,
-    panels,
-    styled,
-    wrapped,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +43,7 @@ def critical_difference(ranking: Ranking | pd.DataFrame, *, alpha: float = 0.05,
 
     Source: Demsar, JMLR 7, 2006.
     """
-    across = millimetres(width)
+    across = style.millimetres(width)
     frame, title = _mean_ranks(ranking)
     ranks = {str(model): float(rank) for model, rank in zip(frame["model"], frame["mean_rank"], strict=True)}
     cd, n = float(frame["cd"].iloc[0]), int(frame["n"].iloc[0])
@@ -63,7 +53,7 @@ def critical_difference(ranking: Ranking | pd.DataFrame, *, alpha: float = 0.05,
         if cliques is None
         else [clique for clique in cliques if len(clique) > 1 and set(clique) <= set(ranks)]
     )
-    with styled():
+    with style.styled():
         figure = _draw_diagram(ranks, cd, bars, across)
     distance_text = f"Nemenyi's critical difference at {alpha:g}" if not math.isnan(cd) else "none"
     records: list[dict[str, Any]] = [
@@ -130,9 +120,9 @@ def _draw_diagram(ranks: dict[str, float], cd: float, bars: Sequence[Sequence[st
     top = 0.0 if math.isnan(cd) else 7.0
     first = top + 3.5 + _BAR * len(bars)
     half = (number + 1) // 2
-    step = max([LINE_MM * (wrapped(name, 18).count("\n") + 1) + 0.9 for name in names])
+    step = max([style.LINE_MM * (style.wrapped(name, 18).count("\n") + 1) + 0.9 for name in names])
     height = first + step * half + 1
-    figure = canvas(across, height + 8)
+    figure = style.canvas(across, height + 8)
     axes = figure.subplots()
     axes.set_xlim(1, max(number, 2))
     axes.set_ylim(height, 0)
@@ -154,7 +144,7 @@ def _draw_diagram(ranks: dict[str, float], cd: float, bars: Sequence[Sequence[st
         y = first + step * ((index if left else number - 1 - index) + 0.5)
         end = 1 if left else last
         axes.plot([ranks[name], ranks[name], end], [top, y, y], color="black", lw=0.6, clip_on=False, zorder=1)
-        text = f"{wrapped(name, 18)} ({ranks[name]:.2f})"
+        text = f"{style.wrapped(name, 18)} ({ranks[name]:.2f})"
         aside: dict[str, Any] = {"ha": "right" if left else "left", "va": "center", "fontsize": 7}
         axes.annotate(text, (end, y), xytext=(-3 if left else 3, 0), textcoords="offset points", **aside)
     for index, bar in enumerate(bars):
@@ -180,18 +170,18 @@ def rank_stability(ranking: Ranking | pd.DataFrame, *, width: Width = "single") 
 
     Source: the blob plots of challengeR (Wiesenfarth et al., Sci Rep 11, 2021).
     """
-    across = millimetres(width)
+    across = style.millimetres(width)
     frame, order, title = _rank_shares(ranking)
     columns = list(dict.fromkeys(frame["column"]))
-    shape = panel_grid(len(columns), across) if len(columns) > 1 else (1, 1)
-    pitch = max(max(wrapped(name).count("\n") + 1 for name in order) * LINE_MM + 0.8, 4.4)
-    with styled():
-        figure = canvas(across, shape[0] * (pitch * len(order) + 15))
-        for index, (column, axes) in enumerate(zip(columns, panels(figure, len(columns), shape), strict=True)):
+    shape = style.panel_grid(len(columns), across) if len(columns) > 1 else (1, 1)
+    pitch = max(max(style.wrapped(name).count("\n") + 1 for name in order) * style.LINE_MM + 0.8, 4.4)
+    with style.styled():
+        figure = style.canvas(across, shape[0] * (pitch * len(order) + 15))
+        for index, (column, axes) in enumerate(zip(columns, style.panels(figure, len(columns), shape), strict=True)):
             _draw_blobs(axes, frame.loc[frame["column"] == column], order)
             if len(columns) > 1:
-                axes.set_title(wrapped(column, 30))
-            axes.set_yticks(range(len(order)), [wrapped(name) for name in order] if index % shape[1] == 0 else [])
+                axes.set_title(style.wrapped(column, 30))
+            axes.set_yticks(range(len(order)), [style.wrapped(name) for name in order] if index % shape[1] == 0 else [])
             axes.set_xlabel("Rank")
     n = f"n = {named_range(frame['n'].tolist())}"
     lines = "; lines: 95 % interval of the rank" if "low" in frame.columns else ""
@@ -241,13 +231,15 @@ def _draw_blobs(axes: Axes, frame: pd.DataFrame, order: Sequence[str]) -> None:
     for index, model in enumerate(order):
         mine = frame.loc[frame["model"] == model]
         sizes = [_AREA * share for share in mine["share"]]
-        axes.scatter(mine["rank"], [index] * len(mine), s=sizes, color=PALETTE[0], alpha=0.75, linewidths=0, zorder=2)
+        axes.scatter(
+            mine["rank"], [index] * len(mine), s=sizes, color=style.PALETTE[0], alpha=0.75, linewidths=0, zorder=2
+        )
         if "low" in mine.columns and len(mine) and not math.isnan(mine["low"].iloc[0]):
             ends = [mine["low"].iloc[0], mine["high"].iloc[0]]
             axes.plot(ends, [index + 0.32] * 2, color="black", lw=0.9, zorder=3)
     axes.set_xlim(0.5, ranks + 0.5)
     axes.set_ylim(len(order) - 0.5, -0.5)
     axes.set_xticks(range(1, ranks + 1, max(1, round(ranks / 10))))
-    axes.grid(visible=True, axis="both", lw=0.25, color=QUIET, alpha=0.4)
+    axes.grid(visible=True, axis="both", lw=0.25, color=style.QUIET, alpha=0.4)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)

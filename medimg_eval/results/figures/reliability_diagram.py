@@ -9,20 +9,11 @@ import pandas as pd
 
 from medimg_eval.errors import UsageError, UserError
 from medimg_eval.metrics.calibration import mass_places
+from medimg_eval.results.figures import style
 from medimg_eval.results.figures.curve_data import CONFIDENCE, PROBABILITY, Floats, Ints, confidences, pooled
 from medimg_eval.results.figures.curves import PLAIN
 from medimg_eval.results.figures.figure import Drawn
 from medimg_eval.results.figures.inputs import interval_text, named_range, take
-from medimg_eval.results.figures.style import (
-    QUIET,
-    add_legend,
-    canvas,
-    legend_height,
-    millimetres,
-    panel_grid,
-    styled,
-    wrapped,
-)
 from medimg_eval.results.statistics import MOST_RESAMPLES, Interval, Sample, table_intervals
 from medimg_eval.results.table import Settings
 
@@ -108,7 +99,7 @@ def reliability(
     """
     if not isinstance(bins, int) or isinstance(bins, bool) or bins < 1:
         raise UsageError(f"bins must be a whole number of at least 1, got {bins!r}")
-    across = millimetres(width)
+    across = style.millimetres(width)
     runs, metric = confidences(source, "reliability")
     pieces = take(runs, [metric], by=by, label=label)
     settings = settings._replace(resamples=min(settings.resamples, MOST_RESAMPLES))
@@ -170,29 +161,29 @@ def _make_figure(pieces: Pieces, found: Sequence[Bins], metric: str, across: flo
     from matplotlib.lines import Line2D
 
     number = len(pieces.groups)
-    rows, columns = panel_grid(number, across) if number > 1 else (1, 1)
+    rows, columns = style.panel_grid(number, across) if number > 1 else (1, 1)
     side = min(across / columns * 0.95, 95.0)
-    texts = [wrapped(model) for model in pieces.models]
-    with styled():
-        figure = canvas(across, side * rows * 1.3 + legend_height(texts, across)[1] + 2)
+    texts = [style.wrapped(model) for model in pieces.models]
+    with style.styled():
+        figure = style.canvas(across, side * rows * 1.3 + style.legend_height(texts, across)[1] + 2)
         grid = figure.add_gridspec(2 * rows, columns, height_ratios=[4, 1] * rows)
         for index, group in enumerate(pieces.groups):
             row, column = divmod(index, columns)
             axes = figure.add_subplot(grid[2 * row, column])
             below = figure.add_subplot(grid[2 * row + 1, column], sharex=axes)
             _draw_panel(axes, below, [piece_bins for piece_bins in found if piece_bins.piece.group == group])
-            axes.set_title(wrapped(group, 30))
+            axes.set_title(style.wrapped(group, 30))
             below.set_xlabel(_TITLES[metric][0])
             if column == 0:
                 axes.set_ylabel(_TITLES[metric][1])
                 below.set_ylabel("Values")
         handles = [Line2D([], [], color=colour, marker=marker, ls=line) for colour, marker, line in pieces.looks]
-        add_legend(figure, handles, texts, across)
+        style.add_legend(figure, handles, texts, across)
     return figure
 
 
 def _draw_panel(axes: Axes, below: Axes, members: Sequence[Bins]) -> None:
-    axes.plot([0, 1], [0, 1], color=QUIET, lw=0.5, ls=(0, (3, 2)), zorder=0)
+    axes.plot([0, 1], [0, 1], color=style.QUIET, lw=0.5, ls=(0, (3, 2)), zorder=0)
     for member in members:
         colour, marker, line = member.piece.look
         for at, share in zip(member.said, member.shares, strict=True):

@@ -8,22 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from medimg_eval.errors import UsageError, UserError
+from medimg_eval.errors import UserError
+from medimg_eval.results.figures import style
 from medimg_eval.results.figures.figure import Drawn
-from medimg_eval.results.figures.inputs import as_runs, interval_text, take
-from medimg_eval.results.figures.style import (
-    add_legend,
-    canvas,
-    drawable,
-    legend_height,
-    millimetres,
-    panel_grid,
-    panels,
-    styled,
-    wrapped,
-)
-from medimg_eval.results.runs import is_evidence, is_set, is_summary, list_sweeps
-from medimg_eval.results.table import Cell, Settings, make_cell, make_column
+from medimg_eval.results.figures.inputs import interval_methods, interval_numbers, take, take_metric
+from medimg_eval.results.runs import is_set, is_summary, list_sweeps
+from medimg_eval.results.table import Cell, Settings, make_cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,20 +52,17 @@ def severity(
         UsageError: There is no such metric or label.
         UserError: No run has degraded cases, or none has a value.
     """
-    if is_evidence(metric):
-        raise UsageError(f"{metric} is there for other metrics to be computed from, and has no mean; name one of those")
-    across = millimetres(width)
-    pieces = take(as_runs(source, metric), [metric], label=label)
-    column = make_column(pieces.task, pieces.title, metric, pieces.some)
+    across = style.millimetres(width)
+    pieces, column = take_metric(source, metric, label=label)
     rows = [row for piece in pieces.members for row in _piece_rows(piece, metric, label, settings, pieces.unit)]
     frame = pd.DataFrame.from_records(rows, columns=COLUMNS)
     if frame.empty:
         raise UserError("No run has degraded cases; make one by `test degrade=[NAME] severities=[1,3,5]`")
     if not frame["mean"].notna().any():
         raise UserError(f"No run has a value of {metric}, so there is nothing to draw")
-    with styled():
-        figure = _draw_figure(pieces, frame, drawable(column.heading), across)
-    interval_words = " or ".join(dict.fromkeys(frame.loc[frame["low"].notna(), "interval"]))
+    with style.styled():
+        figure = _draw_figure(pieces, frame, style.drawable(column.heading), across)
+    interval_words = interval_methods(frame)
     counts = pieces.sized(frame["n"].tolist(), frame["clusters"].tolist())
     text = (
         f"{column.title} on {pieces.title}{f', label {label}' * bool(label)} by severity of degradations ({counts}); "
@@ -96,23 +83,9 @@ def _piece_rows(piece: Piece, metric: str, label: str, settings: Settings, unit:
                 parts[number] = take([some], [metric], label=label).members[0].part
         slope = _NO_SLOPE if is_whole else make_cell(piece.part, f"severity_slope@{degradation}:{metric}", settings)
         for number, part in parts.items():
-            cell = make_cell(part, metric, settings)
-            rows.append(
-                {
-                    "model": piece.model,
-                    "degradation": degradation,
-                    "severity": number,
-                    "mean": cell.mean,
-                    "low": cell.low,
-                    "high": cell.high,
-                    "n": cell.n,
-                    "clusters": cell.n_clusters,
-                    "interval": interval_text(cell.method, settings.level, unit),
-                    "slope": slope.mean,
-                    "slope low": slope.low,
-                    "slope high": slope.high,
-                }
-            )
+            fields = {"model": piece.model, "degradation": degradation, "severity": number}
+            numbers = interval_numbers(make_cell(part, metric, settings), settings.level, unit)
+            rows.append({**fields, **numbers, "slope": slope.mean, "slope low": slope.low, "slope high": slope.high})
     return rows
 
 
@@ -132,12 +105,12 @@ def _draw_figure(pieces: Pieces, frame: pd.DataFrame, title: str, width: float) 
     from matplotlib.lines import Line2D
 
     names = list(dict.fromkeys(frame["degradation"]))
-    shape = panel_grid(len(names), width)
-    texts = [wrapped(piece.model) for piece in pieces.members]
-    legend = legend_height(texts, width)[1] if len(texts) > 1 else 0.0
-    figure = canvas(width, _PANEL * shape[0] + legend)
+    shape = style.panel_grid(len(names), width)
+    texts = [style.wrapped(piece.model) for piece in pieces.members]
+    legend = style.legend_height(texts, width)[1] if len(texts) > 1 else 0.0
+    figure = style.canvas(width, _PANEL * shape[0] + legend)
     handles = [Line2D([], [], color=p.look[0], marker=p.look[1], ls=p.look[2]) for p in pieces.members]
-    every = panels(figure, len(names), shape)
+    every = style.panels(figure, len(names), shape)
     low, high = float(frame[["low", "mean"]].min().min()), float(frame[["high", "mean"]].max().max())
     room = 0.04 * (high - low) or 0.01
     for axes, name in zip(every, names, strict=True):
@@ -149,11 +122,11 @@ def _draw_figure(pieces: Pieces, frame: pd.DataFrame, title: str, width: float) 
             axes.fill_between(at, *bounds, color=colour, alpha=0.15, lw=0)
             axes.plot(at, mean, color=colour, marker=marker, ls=line)
         axes.set_ylim(low - room, high + room)
-        axes.set_title(drawable(name))
+        axes.set_title(style.drawable(name))
         axes.set_xticks(sorted(set(frame["severity"])))
         axes.set_xlabel("Severity")
     for axes in every[:: shape[1]]:
         axes.set_ylabel(title)
     if legend:
-        add_legend(figure, handles, texts, width)
+        style.add_legend(figure, handles, texts, width)
     return figure

@@ -199,47 +199,6 @@ def mean_interval(
     return bootstrap_intervals([sample], Bootstrap(resamples, level, seed, method))[0]
 
 
-def class_mean_interval(
-    values: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    clusters: npt.ArrayLike,
-    *,
-    resamples: int = 10_000,
-    level: float = 0.95,
-    seed: int = 0,
-    method: Method = PERCENTILE,
-    strata: npt.ArrayLike | None = None,
-) -> Interval:
-    """Returns the mean of label means, with interval.
-
-    `values` are as in `mean_interval`.
-
-    Each resample of clusters gives a mean of every label that it holds a value of, and the mean of those. Labels
-    without any value are left out.
-
-    Args:
-        values: One number per case and label; NaN where it is undefined.
-        labels: The label of each value.
-        clusters: The patient (or other independent unit) of each value.
-        resamples: Number of bootstrap resamples.
-        level: Coverage of the interval, between 0 and 1.
-        seed: Seed of the random draws.
-        method: "percentile" or "bca".
-        strata: The stratum of each value, or None.
-
-    Returns:
-        The mean, its bounds and counts, `n` being the number of values.
-
-    Raises:
-        ValueError: As `mean_interval` does.
-
-    >>> class_mean_interval([1.0, 1.0, 1.0, 0.0], ["liver", "liver", "liver", "cyst"], ["a", "b", "c", "c"]).mean
-    0.5
-    """
-    sample = Sample(values, clusters, labels, strata)
-    return bootstrap_intervals([sample], Bootstrap(resamples, level, seed, method))[0]
-
-
 def bootstrap_intervals(samples: Sequence[Sample], how: Bootstrap) -> list[Interval]:
     """Returns intervals of equally clustered samples, as by `mean_interval`.
 

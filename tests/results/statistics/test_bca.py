@@ -14,7 +14,7 @@ from medimg_eval.metrics import available, metric, registry, summary
 from medimg_eval.results import build_table, load_runs, mean_interval
 from medimg_eval.results.runs.subsets import Part
 from medimg_eval.results.statistics import summaries
-from medimg_eval.results.statistics.intervals import acceleration, bca_bounds, class_mean_interval
+from medimg_eval.results.statistics.intervals import Bootstrap, Sample, acceleration, bca_bounds, bootstrap_intervals
 from medimg_eval.results.statistics.resampling import Resamples
 from medimg_eval.results.statistics.summaries import summarise
 
@@ -89,7 +89,8 @@ def test_the_mean_over_labels_has_the_bounds_of_a_brute_force():
         return np.mean([values[at][labels[at] == label].mean() for label in set(labels[at].tolist())])
 
     drawn = np.random.default_rng(2).integers(12, size=(300, 12))
-    ours = class_mean_interval(values, labels, clusters, resamples=300, seed=2, method="bca")
+    how = Bootstrap(resamples=300, seed=2, method="bca")
+    (ours,) = bootstrap_intervals([Sample(values, clusters, labels)], how)
     assert ours[1:3] == pytest.approx(brute_force(values, clusters, drawn, statistic))
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medimg_eval.results import Interval, mean_interval
-from medimg_eval.results.statistics.intervals import class_mean_interval
+from medimg_eval.results.statistics.intervals import Bootstrap, Sample, bootstrap_intervals
 
 NAN = float("nan")
 
@@ -141,6 +141,10 @@ def test_bounds_enclose_the_mean_and_stay_within_the_data(rows):
     slack = 1e-9
     assert min(kept) - slack <= interval.low <= interval.mean + slack
     assert interval.mean - slack <= interval.high <= max(kept) + slack
+
+
+def class_mean_interval(values, labels, clusters, **how):
+    return bootstrap_intervals([Sample(values, clusters, labels)], Bootstrap(**how))[0]
 
 
 def naive_class_means(values, labels, clusters, resamples, seed):

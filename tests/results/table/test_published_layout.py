@@ -21,7 +21,7 @@ from medimg_eval.results import (
     write_all,
 )
 from medimg_eval.results.runs.subsets import Part
-from medimg_eval.results.statistics.intervals import Bootstrap, class_mean_interval
+from medimg_eval.results.statistics.intervals import Bootstrap, Sample, bootstrap_intervals
 from medimg_eval.results.statistics.summaries import Source, _macro_interval, _Summary, summarise
 
 # case, right, attributes
@@ -289,9 +289,14 @@ def test_many_right_and_wrong_answers_have_the_interval_of_the_binomial():
 def test_many_clusters_of_few_kinds_have_the_interval_that_drawing_one_by_one_gives(monkeypatch):
     rng = np.random.default_rng(1)
     right, image, group = rng.random(900) < 0.3, rng.integers(300, size=900), rng.integers(3, size=900)
-    one_by_one = mean_interval(right, image, resamples=20_000), class_mean_interval(right, group, image)
+
+    def both_means():
+        (class_mean,) = bootstrap_intervals([Sample(right, image, group)], Bootstrap())
+        return mean_interval(right, image, resamples=20_000), class_mean
+
+    one_by_one = both_means()
     monkeypatch.setattr("medimg_eval.results.statistics.resampling._MANY_DRAWS", 0)
-    at_once = mean_interval(right, image, resamples=20_000), class_mean_interval(right, group, image)
+    at_once = both_means()
     for first, second in zip(one_by_one, at_once, strict=True):
         assert first.mean == second.mean
         assert second[1:3] == pytest.approx(first[1:3], abs=0.03 * (first.high - first.low))

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from medimg_eval.case import Array, FrameLabels, Geometry, Image, Reference
+from medimg_eval.case import Array, FrameLabels, Geometry, Image, OneFile, Reference
 from medimg_eval.data.layouts.base import FolderLayout
 from medimg_eval.data.layouts.films.sources import FrameSource, Labelled
 from medimg_eval.data.layouts.folders import find
-from medimg_eval.data.records import Entry, OneFile, Row, Target
+from medimg_eval.data.records import Entry, Row, Target
 from medimg_eval.errors import CaseError, MissingDataError, UsageError, UserError
 from medimg_eval.imaging.video import FilmFile, FrameFeatures, FramePictures
 

@@ -130,7 +130,7 @@ class KnownWarp:
 
     def read(self) -> Correspondence:
         """Returns all of it; points are exact, the field is to 1e-6 mm."""
-        grid, labels = _coarse_grid(), _coarse_labels()
+        grid, labels = _coarse_grid(), np.ascontiguousarray(tissue_labels()[::STEP, ::STEP, ::STEP])
         inverse = np.linalg.inv(grid.affine)
         coordinates = np.indices(grid.shape).reshape(3, -1).T.astype(np.float64)
         moved = self.warp.forth(grid.world(coordinates)) @ inverse[:3, :3].T + inverse[:3, 3]
@@ -179,10 +179,6 @@ def _coarse_image() -> Array:
     values = uniform_filter(ImageFile(template_file("t1")).read().array[0].astype(np.float32), STEP)
     values = values[::STEP, ::STEP, ::STEP]
     return np.asarray(values / values.max())
-
-
-def _coarse_labels() -> Array:
-    return np.ascontiguousarray(tissue_labels()[::STEP, ::STEP, ::STEP])
 
 
 def _rotation_matrix(angles: Array) -> Array:

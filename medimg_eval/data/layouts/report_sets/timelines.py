@@ -13,10 +13,11 @@ from typing import Any, Literal
 from medimg_eval.arguments import grouped
 from medimg_eval.case import Case, Geometry
 from medimg_eval.data.layouts.base import existing_root
+from medimg_eval.data.layouts.report_sets.tables import Stated
 from medimg_eval.data.tables import read_table
 from medimg_eval.errors import CaseError, UsageError, UserError
 from medimg_eval.metrics.reports import timeline_row
-from medimg_eval.question import Key, Question
+from medimg_eval.question import Question
 from medimg_eval.tasks.base import Layout
 
 NEEDED = ("subject_id", "study_id", "sequence", "sent", "sent_idx", "section")
@@ -28,18 +29,8 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class TimelineKey:
+class TimelineKey(Stated):
     """Patient's rows as JSON reference; `content` is hashed."""
-
-    content: str
-    wrong: str = ""
-    files: tuple[Path, ...] = ()
-
-    def read(self) -> Key:
-        """Returns it; raises CaseError where the rows cannot be used."""
-        if self.wrong:
-            raise CaseError(self.wrong)
-        return Key(self.content)
 
     def geometry(self) -> Geometry:
         """Raises CaseError: rows lie on no grid."""
