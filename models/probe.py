@@ -249,13 +249,13 @@ class Probe(Classifier, RiskModel, Regressor):
         if self._loaded or self.checkpoint is None:
             return
         folds = sorted(Path(self.checkpoint).expanduser().glob("fold-*"))
-        self.head, *self._further = [self._load_head(str(folder)) for folder in folds or [self.checkpoint]]
+        self.head, *self._further = [self._load_head(folder) for folder in folds or [Path(self.checkpoint)]]
         if self._further and self.explanation is not None:
             raise UserError(f"{self.checkpoint}: model.explain draws maps of one head, and here is one for each fold")
         self._loaded = True
 
-    def _load_head(self, checkpoint: str) -> Head:
-        folder = fitted_folder(checkpoint)
+    def _load_head(self, checkpoint: Path) -> Head:
+        folder = fitted_folder(str(checkpoint))
         head = load_head(folder)
         if type(head) is not type(self.head):
             raise UserError(

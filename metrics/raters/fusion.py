@@ -52,6 +52,9 @@ def estimate_staple(masks: Bools, start: float = 0.99999) -> Staple:
     if masks.dtype.kind != "b" or not len(masks):
         raise ValueError(f"masks is invalid: expected booleans (reader, *spatial), got {masks.dtype} {masks.shape}")
     flat = masks.reshape(len(masks), -1)
+    # Of two solutions that are equally likely rounding chooses, so that readers are taken in an order of their own.
+    order = np.array(sorted(range(len(flat)), key=lambda reader: flat[reader].tobytes()))
+    flat = flat[order]
     patterns, pattern, counts = np.unique(flat, axis=1, return_inverse=True, return_counts=True)
     marked = patterns.T.astype(np.float64)
     prior = float(flat.mean()) if flat.size else 0.0
@@ -69,7 +72,8 @@ def estimate_staple(masks: Bools, start: float = 0.99999) -> Staple:
         moved = max(np.abs(sensitivity - before[0]).max(), np.abs(specificity - before[1]).max())
         if moved < _SMALL:
             break
-    return Staple(weight[pattern.ravel()].reshape(masks.shape[1:]), sensitivity, specificity)
+    back = np.argsort(order)
+    return Staple(weight[pattern.ravel()].reshape(masks.shape[1:]), sensitivity[back], specificity[back])
 
 
 def _mark_likelihood(marked: Floats, yes: Floats, no: Floats) -> Floats:

@@ -54,7 +54,9 @@ class OwkinSlides(Slides):
                 f"{folder}: expected SLIDE.svs/features.npy of slides, got none; set task.layout.encoder and "
                 "task.layout.cohorts"
             )
-        labels = {row.text(self.label_id): row for row in self.rows_of(root / self.table.format(cohort=cohort.lower()))}
+        labels = {
+            row.text(self.label_id): row for row in self.rows_of(root / str(self.table).format(cohort=cohort.lower()))
+        }
         labelled = [(slide, labels[slide[:12]]) for slide in slides if slide[:12] in labels]
         return [
             Row(row.path, row.place, {**row.values, "slide_id": slide, "case_id": slide[:12], "cohort": cohort})
