@@ -24,7 +24,6 @@ from medimg_eval.metrics import parse
 from medimg_eval.metrics.registry import required
 from medimg_eval.store import digest
 from medimg_eval.tasks import Task
-from medimg_eval.tasks.base import overlap_accepted
 
 if TYPE_CHECKING:
     from lightning.pytorch.loggers import Logger
@@ -136,8 +135,8 @@ def _refuse_unfollowable(task: Task) -> None:
 
 
 def _keep_apart(task: Task, cases: Mapping[str, Sequence[Case]]) -> None:
-    """Refuses patients or cases that parts share, unless so published or accepted: then it is warned of."""
-    if task.protocol == "published" or overlap_accepted(task.layout):
+    """Refuses patients or cases that parts share, but under a published protocol, where it is warned of."""
+    if task.protocol == "published":
         return
     parts = dict(cases)
     with contextlib.suppress(UserError):  # a dataset to train on need not hold test cases, or all of them
@@ -151,5 +150,5 @@ def _keep_apart(task: Task, cases: Mapping[str, Sequence[Case]]) -> None:
         if shared := sorted(patients[first] & patients[second]):
             raise UserError(
                 f"task {task.name!r}: {len(shared)} patients are in both {first} and {second}, such as {shared[0]!r}; "
-                "a split must keep patients apart"
+                "a split to fit on must keep patients apart, whatever layout.allow_overlap accepts"
             )
