@@ -327,6 +327,7 @@ def _score_run(  # noqa: PLR0913 - one argument for each choice
     if manifest.get("command") != "test":
         raise UserError(f"{folder}: holds a {manifest.get('command')} run; only test runs can be scored again")
     changes = {key: value for key, value in conventions.items() if value is not None}
+    trackers = plain(composed("score", [f"logger={logger}"]))["logger"] if isinstance(logger, str) else logger
     with trusting() if trust else nullcontext():
         task_ = run.task if isinstance(run, RunResults) else None
         stated = task_.config if task_ is not None and root is None else stored_task(folder, root)
@@ -339,7 +340,7 @@ def _score_run(  # noqa: PLR0913 - one argument for each choice
             judge=None if judge is None else _make_judge(judge),
             annotators=Annotators(annotators or {}),
             extractors=Extractors(extractors or {}),
-            loggers=build_loggers(_logger_configs(logger)),
+            loggers=build_loggers(trackers or {}),
         )
         done = pipeline.rescore(folder, task, settings)
     return RunResults(folder, task=task, table=done.table)
@@ -350,11 +351,6 @@ def _make_judge(judge: Any) -> ModelSpec:
     if isinstance(judge, str):
         judge = plain(composed("score", [f"model@judge={judge}"]))["judge"]
     return build_candidate(judge) if isinstance(judge, Mapping) else specified(judge)
-
-
-def _logger_configs(logger: str | Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The configs of trackers, by name of a config or as they are."""
-    return (plain(composed("score", [f"logger={logger}"]))["logger"] if isinstance(logger, str) else logger) or {}
 
 
 def _list_names(given: str | Sequence[str] | None) -> list[str]:

@@ -71,11 +71,10 @@ def describe_features(path: Path) -> StoreDescription:
         **{key: _format_counts(values) for key, values in counters.items() if values},
         "coordinates": "none" if without_places == len(rows) else f"of {len(rows) - without_places} bags",
     }
-    return StoreDescription(
-        KINDS[store.kind],
-        facts,
-        [*_shorten_faults(wrong), *_find_odd_lengths(lengths, counters), *_missing_features(store.missing)],
-    )
+    doubts = [*_shorten_faults(wrong), *_find_odd_lengths(lengths, counters)]
+    if store.missing:
+        doubts.append(f"{len(store.missing)} slides have coordinates and no features: {shortened(store.missing)}")
+    return StoreDescription(KINDS[store.kind], facts, doubts)
 
 
 def _describe_own_store(store: FeatureStore) -> StoreDescription:
@@ -128,7 +127,3 @@ def _find_odd_lengths(lengths: Counter[int], said: dict[str, Counter[str]]) -> l
     return faults + [f"tiles are of several magnifications: {_format_counts(said['magnification'])}"] * (
         len(said["magnification"]) > 1
     )
-
-
-def _missing_features(names: list[str]) -> list[str]:
-    return [f"{len(names)} slides have coordinates and no features: {shortened(names)}"] if names else []

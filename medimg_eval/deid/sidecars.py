@@ -13,7 +13,7 @@ from typing import Any
 from medimg_eval.deid import quick_scan as phi
 from medimg_eval.deid.attributes import side_car
 from medimg_eval.deid.ps3_15 import WORDS, rules
-from medimg_eval.deid.values import Finding, Kind, dummy_kind, mask, names_nobody, suspicions, text_of
+from medimg_eval.deid.values import Finding, dummy_kind, mask, names_nobody, suspicions, text_of
 from medimg_eval.errors import CaseError
 from medimg_eval.metrics.phi import Vocabulary
 
@@ -71,7 +71,7 @@ def volume_findings(path: Path, terms: Vocabulary) -> list[Finding]:
     for doubt in phi.scan(path):
         text = values.get(doubt.tag, "")
         if doubt.tag in values and _PROGRAM.match(text):
-            findings += _judge_text(path, "text", doubt.tag, text, terms)
+            findings += _judge_text(path, doubt.tag, text, terms)
             if _CLOCK.search(text):
                 findings.append(Finding(path, "date", doubt.tag, "holds the hour of the scan", masked=mask(text)))
             continue
@@ -105,8 +105,8 @@ def _rule_action(keyword: str) -> str:
     return f"{rule.action}: {WORDS[rule.action]}" if rule is not None else ""
 
 
-def _judge_text(path: Path, kind: Kind, attribute: str, text: str, terms: Vocabulary) -> list[Finding]:
-    return [Finding(path, kind, attribute, what, masked=mask(text)) for what in suspicions(text, terms)]
+def _judge_text(path: Path, attribute: str, text: str, terms: Vocabulary) -> list[Finding]:
+    return [Finding(path, "text", attribute, what, masked=mask(text)) for what in suspicions(text, terms)]
 
 
 def json_findings(path: Path, terms: Vocabulary, keep: Collection[str], left_out: Counter[str]) -> list[Finding]:
@@ -156,7 +156,7 @@ def _judge_field(path: Path, field: str, text: str, terms: Vocabulary, left_out:
             return [Finding(path, "date", field, "is filled", masked=mask(text))]
         if _PEOPLE.search(named) or named in _EXIF.values():
             return [Finding(path, "identity", field, "is filled", masked=mask(text))]
-    return _judge_text(path, "text", field, text, terms)
+    return _judge_text(path, field, text, terms)
 
 
 def _text_fields(path: Path) -> Iterator[tuple[str, Any]]:

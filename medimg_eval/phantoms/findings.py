@@ -34,15 +34,13 @@ class ChestFindings:
 
 
 @dataclass
-class ChestQuestions:
+class ChestQuestions(ChestFindings):
     """Yes-or-no questions on chest X-ray phantoms' findings.
 
     Questions about one phantom share its patient, and have the attribute `finding`. See `ChestFindings`.
     """
 
-    root: str | None = None
     count: int = 40
-    seed: int = 0
 
     def cases(self, split: str) -> list[Case]:
         """The questions of `fit`, `validate` or `test`; raises as `ChestReports.cases` does."""

@@ -97,7 +97,9 @@ def every_figure(
     for kind in own:
         drawn = 0
         for run in read if not callable(read) else ():
-            figure = _answer_figure(kind, run, load, names, wanted["width"]) if _has_answers(run) else None
+            if not (run.folder / "manifest.json").is_file():
+                continue
+            figure = _answer_figure(kind, run, load, names, wanted["width"])
             if figure is not None:
                 drawn += 1
                 yield f"{kind}-{slug(run.task)}-{slug(run.model)}", figure
@@ -171,10 +173,6 @@ def _attention_frame(one: Looked, model: str) -> pd.DataFrame:
     facts = {"edge": float(np.max(one.places.edge)), "weight": one.weights, "n": len(one.weights), "interval": ""}
     columns_ = {"case": one.case, "model": model, "row": rows, "column": columns}
     return pd.DataFrame(columns_ | facts, columns=COLUMNS)
-
-
-def _has_answers(run: RunScores) -> bool:
-    return (run.folder / "manifest.json").is_file()
 
 
 def _looked_cases(run: RunScores, task: Task, names: Sequence[str] | None) -> list[Looked]:

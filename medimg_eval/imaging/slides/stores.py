@@ -332,7 +332,7 @@ def _read_pt(name: str, files: Sequence[Path]) -> Features:
 
 def _read_eva(name: str, files: Sequence[Path]) -> Features:
     """Features of a slide or tile, in manifest order."""
-    manifest = _manifest_of(files[0])
+    manifest = next(path for folder in files[0].parents if (path := folder / "manifest.csv").is_file())
     rows = _eva_rows(manifest)[name]
     parts = [part for path, _ in rows for part in _eva_parts(path)]
     lengths = {part.shape[1] for part in parts}
@@ -345,10 +345,6 @@ def _read_eva(name: str, files: Sequence[Path]) -> Features:
     targets = [row["target"] for _, row in rows if "target" in row]
     label = targets[:1] if len(set(targets)) == 1 else targets
     return replace(features, labels=np.array(label) if label else None, attributes=facts)
-
-
-def _manifest_of(path: Path) -> Path:
-    return next(folder / "manifest.csv" for folder in path.parents if (folder / "manifest.csv").is_file())
 
 
 def _eva_parts(path: Path) -> Iterator[Array]:

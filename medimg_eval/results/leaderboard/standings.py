@@ -93,7 +93,8 @@ def _group_columns(columns: Sequence[RankColumn]) -> list[list[RankColumn]]:
 
 def _make_standings(ranked: Sequence[RankColumn]) -> Standings:
     models = sorted({model for column in ranked for model in column.worth})
-    point = np.stack([_place_ranks(column.ranks("average"), models) for column in ranked])
+    all_ranks = [column.ranks("average") for column in ranked]
+    point = np.array([[ranks.get(model, np.nan) for model in models] for ranks in all_ranks])
     complete: npt.NDArray[np.bool_] = np.logical_not(np.isnan(point).any(axis=1))
     order: Order = "mean_rank" if complete.all() else "wins"
     means, wins = _mean_ranks(point, complete), _win_shares(point)
@@ -130,10 +131,6 @@ def _make_standings(ranked: Sequence[RankColumn]) -> Standings:
         for number, model in enumerate(models)
     ]
     return Standings(order, tuple(ranked), tuple(sorted(rows, key=lambda row: (row.place, row.model))))
-
-
-def _place_ranks(ranks: dict[str, float], models: Sequence[str]) -> npt.NDArray[np.float64]:
-    return np.array([ranks.get(model, np.nan) for model in models])
 
 
 def _resample_ranks(columns: Sequence[RankColumn], models: Sequence[str]) -> npt.NDArray[np.float64] | None:

@@ -194,11 +194,6 @@ def _judged_models(column: RankColumn) -> list[str]:
     return list(column.field.models or column.worth)
 
 
-def _model_centres(column: RankColumn) -> Mapping[str, float]:
-    """Returns each model's value on its own cases, if any."""
-    return column.field.centres(median=False) or column.worth
-
-
 def _win_counts(
     columns: Sequence[RankColumn], models: Sequence[str]
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
@@ -207,7 +202,8 @@ def _win_counts(
     indices = {model: number for number, model in enumerate(models)}
     for column in columns:
         # What rounding in sums adds must not decide who is better, whatever the size of the values.
-        noise = 1e-12 * max((abs(worth) for worth in _model_centres(column).values()), default=0.0)
+        centres = column.field.centres(median=False) or column.worth
+        noise = 1e-12 * max((abs(worth) for worth in centres.values()), default=0.0)
         for (first, two), gap in column.better.items():
             if not np.isnan(gap):
                 compared[indices[first], indices[two]] += 1

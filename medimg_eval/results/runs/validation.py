@@ -30,7 +30,8 @@ def keep_validation(folder: Path, found: Iterable[Mapping[Hashable, Any]], label
     for row in found:
         about = validation.setdefault(str(row["question"]), {}).setdefault(str(row["judge"]), {})
         about |= {"n": int(row["n"]), "labels": labels}
-        about[str(row["statistic"])] = [None if math.isnan(value) else float(value) for value in _row_numbers(row)]
+        values = row["value"], row["low"], row["high"]
+        about[str(row["statistic"])] = [None if math.isnan(value) else float(value) for value in values]
     with whole(folder / FILE) as partial:
         partial.write_text(json.dumps(validation, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
@@ -68,7 +69,3 @@ def validation_notes(folder: Path, questions: Collection[str]) -> Iterator[str]:
         yield f"verdicts on {question} beside people: {words} {value:.3f}{interval} on {on}"
     if unknown:
         yield f"not validated against people: verdicts on {', '.join(unknown)} (see `agree`)"
-
-
-def _row_numbers(row: Mapping[Hashable, Any]) -> tuple[float, float, float]:
-    return row["value"], row["low"], row["high"]

@@ -13,7 +13,7 @@ from medimg_eval.results.runs import listed
 from medimg_eval.results.table.groups import all_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from medimg_eval.results.runs import RunScores
     from medimg_eval.results.table.cells import Column, Row
@@ -88,9 +88,10 @@ def published_rows(
         by: What it is divided by, "" for nothing.
         compared: Whether its intervals are of what papers print: means over cases.
     """
+    newest = {run.task: run for run in sorted(runs, key=lambda run: run.started)}
     numbers = {
-        task: _card_numbers(run)
-        for task, run in _newest_by_task(runs).items()
+        task: published_numbers((run.task_config.get("card") or {}).get("published"), task)
+        for task, run in newest.items()
         if task in {column.task for column in columns}
     }
     stated = [number for of_task in numbers.values() for number in of_task]
@@ -104,7 +105,8 @@ def published_rows(
                     (
                         n
                         for n in numbers[c.task]
-                        if (n.model, n.source) == (model, source) and _fits_column(n, c, where)
+                        if (n.model, n.source, n.metric) == (model, source, c.metric)
+                        and same_cases(n.where, (*c.where, *where))
                     ),
                     None,
                 )
@@ -120,23 +122,10 @@ def published_rows(
     return tuple(printed_rows), list(_published_notes(numbers, used, titles, compared=compared))
 
 
-def _newest_by_task(runs: Iterable[RunScores]) -> dict[str, RunScores]:
-    """Returns the newest run of each task, whose card counts."""
-    return {run.task: run for run in sorted(runs, key=lambda run: run.started)}
-
-
-def _card_numbers(run: RunScores) -> tuple[PublishedNumber, ...]:
-    return published_numbers((run.task_config.get("card") or {}).get("published"), run.task)
-
-
 def _row_name(model: str, source: str, stated: Sequence[PublishedNumber]) -> str:
     """Returns a row's name, with source where a model has several."""
     several = len({number.source for number in stated if number.model == model}) > 1
     return f"{model} ({PUBLISHED}, {source})" if several else f"{model} ({PUBLISHED})"
-
-
-def _fits_column(number: PublishedNumber, column: Column, where: tuple[tuple[str, tuple[str, ...]], ...]) -> bool:
-    return number.metric == column.metric and same_cases(number.where, (*column.where, *where))
 
 
 def _published_cell(

@@ -96,7 +96,7 @@ def _split_slices(slices: list[Slice], places: int, value: str) -> list[Volumes]
         return [Volumes((_slice_headers(slices),), value=value)]
     pieces = _group_pieces(slices, places, lambda one: one.facts.kind)
     if pieces:
-        named = _kind_names(list(pieces))
+        named = [f"image type {kind or 'not stated'}" for kind in pieces]
         return _split_each(pieces.values(), named, places, value)
     counts = np.bincount([slice_.place for slice_ in slices], minlength=places)
     if np.ptp(counts):
@@ -117,10 +117,6 @@ def _split_each(pieces: Iterable[list[Slice]], names: Sequence[str], places: int
     for piece, name in zip(pieces, names, strict=True):
         volumes += _split_slices(piece, places, f"{value}, {name}" if value else name)
     return volumes
-
-
-def _kind_names(kinds: Sequence[str]) -> list[str]:
-    return [f"image type {kind or 'not stated'}" for kind in kinds]
 
 
 def _group_pieces(slices: list[Slice], places: int, key: Callable[[Slice], Key | None]) -> dict[Key, list[Slice]]:

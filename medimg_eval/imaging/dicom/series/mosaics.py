@@ -87,7 +87,7 @@ def mosaic_of(header: Header) -> Mosaic:
 def _siemens_mosaic(header: Header) -> Mosaic:
     notes: list[str] = []
     head = _read_head(header)
-    tags = _csa_facts(head)
+    tags = {name: csa_numbers(head, name) for name in ("NumberOfImagesInMosaic", "SliceNormalVector")}
     protocol = _protocol_facts(head)
     count = _slice_count(header, tags, protocol, notes)
     across = math.ceil(math.sqrt(count))
@@ -193,11 +193,6 @@ def _slice_distance(header: Header, notes: list[str]) -> float:
 def _read_head(header: Header) -> bytes:
     with header.path.open("rb") as stream:
         return stream.read(min(header.pixel_offset or HEAD, HEAD))
-
-
-def _csa_facts(head: bytes) -> dict[str, tuple[float, ...]]:
-    """Slice facts of Siemens' image header, anywhere in the file."""
-    return {name: csa_numbers(head, name) for name in ("NumberOfImagesInMosaic", "SliceNormalVector")}
 
 
 def _protocol_facts(head: bytes) -> dict[str, str]:
