@@ -169,15 +169,19 @@ def _skm_tea(folder, request):
     return [f"task.layout.root={request.getfixturevalue('knees')}", "~task.expected"]
 
 
-@CHAINS.add("test task=skm_tea_tissues model=precomputed model.root=MASKS task.layout.run=RECONSTRUCTED")
-def _skm_tissues(folder, request):
-    root = request.getfixturevalue("skm_tea")[0]
+def write_tissues(folder, root):
+    """A run of reconstructions, RECONSTRUCTED, and MASKS of its knee."""
     scan = ["test", "task=skm_tea_6x", "model=zero_filled", f"task.layout.root={root}", "~task.expected"]
     assert start([*scan, "task.metrics=[ssim@skmtea]", f"run={folder}/RECONSTRUCTED"]) == 0
     (folder / "MASKS").mkdir()
     name = "MTR_030.nii.gz"
     (folder / "MASKS" / name).write_bytes((root / "segmentation_masks/raw-data-track" / name).read_bytes())
     return [f"task.layout.layout.root={root}", "~task.expected"]
+
+
+@CHAINS.add("test task=skm_tea_tissues model=precomputed model.root=MASKS task.layout.run=RECONSTRUCTED")
+def _skm_tissues(folder, request):
+    return write_tissues(folder, request.getfixturevalue("skm_tea")[0])
 
 
 @CHAINS.add("readers real=REAL generated=MADE out=FORM")
@@ -345,6 +349,8 @@ def _mednext(folder, request):
     "fit task=fastmri_knee_4x model=recon_unet run=FIT",
     "test task=skm_tea_6x model=recon_unet model.checkpoint=FIT",
     "test task=skm_tea_8x model=precomputed_reconstructions model.root=FOLDER",
+    "test task=skm_tea_6x model=recon_unet model.checkpoint=FIT task.layout.segmentation=SEGMENTED "
+    "task.t2.subregions=true",
 )
 def _skm_tea_images(folder, request):
     knees, (root, _, echoes, _) = request.getfixturevalue("fastmri")[0], request.getfixturevalue("skm_tea")
@@ -354,7 +360,15 @@ def _skm_tea_images(folder, request):
     words = [f"task.layout.root={root}", *any_number("skm_tea_6x"), "trainer.accelerator=cpu", "num_workers=0"]
     small = ["model.network.channels=[4,8]", "model.network.strides=[2]"]
     fit = [f"task.layout.root={knees}", *any_number("fastmri_knee_4x"), *words[-2:], *small, "trainer.max_epochs=1"]
-    return [fit, [*words, *small], words]
+    segmented = [
+        "test",
+        "task=skm_tea_tissues",
+        "model=precomputed",
+        f"model.root={folder}/MASKS",
+        *write_tissues(folder, root),
+    ]
+    assert start([*segmented, f"task.layout.run={folder}/RECONSTRUCTED", f"run={folder}/SEGMENTED"]) == 0
+    return [fit, [*words, *small], words, [*words, *small, "model.name=Chain"]]
 
 
 @CHAINS.add("test task=warped_brain model=sitk_demons")
