@@ -260,10 +260,9 @@ def refuse_own_folds(spec: ModelSpec, task: Task) -> None:
     fitted = json.loads(manifest.read_text(encoding="utf-8")).get("config", {}).get("task") or {}
     layouts = [dict(stated.get("layout") or {}, splits=None) for stated in (fitted, task.config)]
     if fitted.get("subsets") or layouts[0] == layouts[1]:
-        raise UsageError(
-            f"{manifest.parents[1]}: holds a model for each fold or subset of task {task.name!r}; test it by "
-            "folds=all, or by the words that it was fitted with"
-        )
+        from medimg_eval.models import refuse_folds
+
+        refuse_folds(manifest.parents[1])
 
 
 def _of_fold(value: Any, number: int) -> Any:

@@ -98,6 +98,7 @@ from .precomputed.timelines import PrecomputedTimelines as PrecomputedTimelines
 from .precomputed.transforms import PrecomputedTransforms as PrecomputedTransforms
 from .precomputed.values import PrecomputedValues as PrecomputedValues
 from .probe import Probe as Probe
+from .fitted import refuse_folds as refuse_folds
 from .fusion import FusionProbe as FusionProbe
 from .reconstruction.linear import (
     FunctionReconstructor as FunctionReconstructor,

@@ -40,7 +40,7 @@ def attack_edits(pair: AnsweredQuestion) -> float:
     return float(len(_rights_in(pair, "model")) - 1) if attack_success(pair) == 1 else math.nan
 
 
-@_attack(title="Attack p", higher_is_better=None, best=math.nan, worst=math.nan, value_kind="proportion")
+@_attack(title="Attack p", higher_is_better=None, best=math.nan, worst=math.nan)
 def attack_p(pair: AnsweredQuestion) -> float:
     """The p of an attack that succeeded: (1 + controls answered wrong) / (1 + controls); NaN without controls."""
     controls = _rights_in(pair, "control")

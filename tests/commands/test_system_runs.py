@@ -76,7 +76,7 @@ def checkpoint(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server():
-    with chat_server(reply="8 7\nScore: 1 [right] yes. The answer is B.") as running:
+    with chat_server(replies=[((), "8 7\nScore: 1 [right] yes. The answer is B.")]) as running:
         yield running
 
 

@@ -101,7 +101,7 @@ def test_a_task_that_starts_from_another_of_its_folder_does_so_by_its_path_too()
         ("task=reports/slake", "got 'reports/slake'; did you mean 'slake'?"),
         (
             "task=detection",
-            "'detection' is a folder of tasks; name one of them (available: camelyon16, dlcs_nlst, luna16",
+            "'detection' is a folder of tasks; name one of them (available: camelyon16, dlcs_boxes, dlcs_nlst",
         ),
         ("task=segmentation/msd", "'segmentation/msd' is a folder of tasks; name one of them (available: msd_brain_t"),
         ("+task@tasks.more=slak", "got 'slak'; did you mean 'slake'?"),

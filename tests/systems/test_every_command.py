@@ -11,7 +11,8 @@ from tests.systems.test_table_commands import CHAINS as TABLES
 NOT_RUN = {
     "test task=deeptumorvqa_v2 model=m3d_lamed model.trust_remote_code=true "
     "'task.layout.images={volume: \"benchmark/ct/{image_id}/ct.nii.gz\", slices: {count: 32}, window: [50, 400]}'": (
-        "its checkpoint brings code of its own; tests/models/vision_language/test_volumes.py compares its inputs"
+        "its checkpoint brings code of its own, and a stand-in of that code failed; its inputs are compared in "
+        "tests/models/vision_language/test_volumes.py"
     )
 }
 """Command -> why no test runs it."""

@@ -246,6 +246,7 @@ CLONED = {
     "factchexcker": "rajpurkarlab/FactCheXcker",
     "worldmedqa_v": "WorldMedQA/V",
     "hest": "mahmoodlab/HEST",
+    "eva": "kaiko-ai/eva",
     "medsg_bench": "XavierSylus/MedSG-Bench",
     "deeptumorvqa": "Schuture/DeepTumorVQA",
     "segbook": "uni-medical/SegBook",

@@ -169,16 +169,17 @@ def weighted_groups(path: Path, metric: str, options: Mapping[str, Any]) -> Read
     return Reading(_score_rows(rows), {})
 
 
-def markdown_row(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
-    """Reads a Markdown row by its first cell; columns are cases."""
-    lines = [re.split(r"\s*\|\s*", line.strip().strip("|").strip()) for line in path.read_text("utf-8").splitlines()]
+def table_row(path: Path, metric: str, options: Mapping[str, Any]) -> Reading:
+    """Reads a row of a Markdown table or CSV by its first cell; columns are cases."""
+    mark, rule = (r"\s*,\s*", 0) if path.suffix == ".csv" else (r"\s*\|\s*", 1)
+    lines = [re.split(mark, line.strip().strip("|").strip()) for line in path.read_text("utf-8").splitlines()]
     columns = options["columns"]
     heads = [index for index, cells in enumerate(lines) if set(columns) <= set(cells)]
     for head in heads:
-        for cells in lines[head + 2 :]:
+        for cells in lines[head + 1 + rule :]:
             if len(cells) != len(lines[head]):
                 break
-            if options["model"] in re.sub(r"\(.*?\)|[*\[\]_]", "", cells[0]).split():
+            if options["model"] in (cells[0], *re.sub(r"\(.*?\)|[*\[\]_]", "", cells[0]).split()):
                 named = dict(zip(lines[head], cells, strict=True))
                 return Reading(
                     _score_rows([(column, metric, float(named[column].strip("*_ ")), WHOLE, {}) for column in columns]),
@@ -223,7 +224,7 @@ READERS: Mapping[str, Callable[[Path, str, Mapping[str, Any]], Reading]] = {
         class_means,
         rexrank,
         weighted_groups,
-        markdown_row,
+        table_row,
         tube_lengths,
     )
 }

@@ -137,11 +137,13 @@ def test_groups_count_by_their_numbers_of_questions(tmp_path):
     assert (found.ours, found.kind, found.cases) == (62.5, "equal", 4)
 
 
-def test_a_row_of_a_markdown_table_is_found_by_its_first_cell(tmp_path):
+def test_a_row_of_a_table_is_found_by_its_first_cell(tmp_path):
     table = "| Model | A | B | Mean |\n|--|--|--|--|\n| **[UNI](https://x)** | **0.2** | _0.4_ | 0.3 |\n\nend\n"
     (tmp_path / "f").write_text(table, encoding="utf-8")
-    wanted = {"reader": "markdown_row", "metric": "mean_pearson", "published": "0.3"}
+    wanted = {"reader": "table_row", "metric": "mean_pearson", "published": "0.3"}
     assert compute(tmp_path, options={"model": "UNI", "columns": ["A", "B"]}, **wanted).kind == "equal"
+    (tmp_path / "f.csv").write_text("model,A,B\na_uni,0.2,0.4\n")
+    assert compute(tmp_path, path="f.csv", options={"model": "a_uni", "columns": ["A", "B"]}, **wanted).kind == "equal"
     with pytest.raises(UserError, match="no table row 'none'"):
         compute(tmp_path, options={"model": "none", "columns": ["A", "B"]}, **wanted)
 

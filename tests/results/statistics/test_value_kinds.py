@@ -13,7 +13,7 @@ from medimg_eval.results import build_table, load_runs, load_scores
 from medimg_eval.results.statistics.intervals import Bootstrap, Sample, table_intervals
 
 PROPORTIONS = {
-    *("stance_accuracy", "stance_share", "within_rater_range"),
+    *("attack_success", "right_before_attack", "stance_accuracy", "stance_share", "within_rater_range"),
     *("accuracy", "accuracy_in_range", "accuracy_matched", "accuracy_of_answered", "accuracy_or_exact_match"),
     *("accuracy_or_judged", "accuracy_within", "accuracy_within_percent", "answer_contains_reference", "exact_match"),
     *("exact_match_ratio", "grade", "i2t_recall", "identified", "iou_at", "open_accuracy", "phi_suspected"),
