@@ -33,7 +33,7 @@ class Words(NamedTuple):
 
 
 def composed(command: str, words: Sequence[str], folders: Sequence[str] = ()) -> DictConfig:
-    """What Hydra makes of a command's config and of words as on the command line.
+    """Config of a command, composed by Hydra with words as typed.
 
     Args:
         command: such as `test`.

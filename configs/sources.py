@@ -94,7 +94,7 @@ class ImportlibResourcesConfigSource(InFolders, importlib_resources_config_sourc
 
 @lru_cache(maxsize=1024)
 def _parsed(text: str) -> Any:
-    """What a YAML text holds, under the rules of OmegaConf; {} for one that holds nothing."""
+    """Values of a YAML text by OmegaConf's rules; {} for an empty one."""
     found = yaml.load(text, Loader=_loader())  # noqa: S506 - no less safe than OmegaConf's own, which it extends
     return {} if found is None else found
 

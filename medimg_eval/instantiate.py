@@ -250,7 +250,7 @@ def with_subsets(spec: ModelSpec, task: Task) -> ModelSpec:
 
 
 def refuse_own_folds(spec: ModelSpec, task: Task) -> None:
-    """Refuses a model of several folds or subsets where its own cases are asked about together.
+    """Refuses models of folds or subsets on their own cases together.
 
     On other cases what the folds say is averaged, where the model can.
     """

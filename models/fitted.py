@@ -14,14 +14,18 @@ CHECKPOINTS = "checkpoints"
 
 
 def fitted_folder(checkpoint: str) -> Path:
-    """Folder of fitted files: `checkpoints/` of a run, else itself; raises UserError for a folder of folds or sizes."""
+    """Folder of fitted files: `checkpoints/` of a run, else itself.
+
+    Raises:
+        UserError: it holds a model for each fold or size.
+    """
     run = Path(checkpoint).expanduser()
     refuse_folds(run)
     return run / CHECKPOINTS if (run / CHECKPOINTS).is_dir() else run
 
 
 def refuse_folds(run: Path) -> None:
-    """Raises UserError for a folder that holds a model for each fold or size, of which none is named."""
+    """Raises UserError for a folder of several folds or sizes."""
     if (run / "fold-0").is_dir():
         raise UserError(
             f"{run}: holds a model for each fold or size; test with folds, fraction, shots and draws as they were "

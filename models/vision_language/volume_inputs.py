@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from medimg_eval.errors import import_optional
+from medimg_eval.errors import CaseError, import_optional
 from medimg_eval.imaging import VolumePrompt, reorient
 
 CT_CHAT_SPACING = (0.75, 0.75, 1.5)
@@ -22,11 +22,16 @@ def make_m3d_input(volume: VolumePrompt) -> Tensor:
     Axes are slices from the feet, rows from the front, columns from the patient's right, as on a reading screen. Zero
     is cropped away around the volume before it is resized by trilinear interpolation, and its spacing does not matter
     (BAAI-DCAI/M3D, Data/process/m3d_cap_data_prepare.py). The order of the authors' slices is not published: inferred.
+
+    Raises:
+        CaseError: all voxels are alike, so that nothing is left to show.
     """
     transforms = import_optional("monai.transforms")
     image = _on_screen(volume).permute(2, 0, 1)[None]
     image = image - image.min()
-    image = image / image.max().clamp(min=1e-8)
+    if not image.any():
+        raise CaseError("the volume is invalid: expected voxels of several values, got one value everywhere")
+    image = image / image.max()
     resize = transforms.Compose(
         [transforms.CropForeground(), transforms.Resize(spatial_size=[32, 256, 256], mode="trilinear")]
     )

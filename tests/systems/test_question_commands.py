@@ -3,12 +3,14 @@
 import csv
 import json
 
+import numpy as np
 import pytest
 import torch
 
 from medimg_eval.commands.cli import start
 from tests.benchmarks.test_nlst import write_mewm
 from tests.helpers import tiny_vlm
+from tests.helpers.benchmark_files import volume
 from tests.helpers.catalogue import AGENTS, REPORTS, SAMPLES, write_json
 from tests.helpers.catalogue import picture as write_picture
 from tests.helpers.chat_server import chat_server
@@ -254,6 +256,54 @@ def _votes(folder, request):
     rows = [f"{case},model,reference,{verdicts[case % 4]},doctor\n" for case in range(12)]
     (folder / "VOTES.csv").write_text("case,left,right,verdict,judge\n" + "".join(rows))
     return []
+
+
+M3D = """\
+import torch
+from transformers import PretrainedConfig, PreTrainedModel
+
+
+class TinyConfig(PretrainedConfig):
+    model_type = "tiny_volumes"
+
+
+class Tiny(PreTrainedModel):
+    config_class = TinyConfig
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.layer = torch.nn.Linear(1, 1)
+        self.post_init()
+
+    def generate(self, image, ids, max_new_tokens, do_sample):
+        assert image.shape == (1, 1, 32, 256, 256)
+        return ids[:, -2:]
+"""
+"""A model of volumes whose code comes with its checkpoint, as M3D-LaMed's does; it repeats the end of the question."""
+
+
+@CHAINS.add(
+    "test task=deeptumorvqa_v2 model=m3d_lamed model.trust_remote_code=true "
+    "'task.layout.images={volume: \"benchmark/ct/{image_id}/ct.nii.gz\", slices: {count: 32}, window: [50, 400]}'"
+)
+def _volumes(folder, request):
+    from safetensors.torch import save_file
+    from transformers import BertTokenizer
+
+    modules = folder / "modules"
+    request.getfixturevalue("monkeypatch").setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(modules))
+    words = sampled("deeptumorvqa_v2", folder, request)
+    for shown in (folder / "data/benchmark/images_2d/whole").glob("*.png"):
+        volume(folder / f"data/benchmark/ct/{shown.stem}/ct.nii.gz", np.arange(120).reshape(6, 5, 4))
+    checkpoint = folder / "M3D"
+    checkpoint.mkdir()
+    (checkpoint / "modeling_tiny.py").write_text(M3D)
+    named = {"AutoConfig": "modeling_tiny.TinyConfig", "AutoModelForCausalLM": "modeling_tiny.Tiny"}
+    write_json(checkpoint / "config.json", {"model_type": "tiny_volumes", "auto_map": named})
+    save_file({"layer.weight": torch.ones(1, 1), "layer.bias": torch.zeros(1)}, checkpoint / "model.safetensors")
+    (checkpoint / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b"]) + "\n")
+    BertTokenizer(str(checkpoint / "vocab.txt")).save_pretrained(checkpoint)
+    return [*words, "model.checkpoint=M3D"]
 
 
 def write_iu_xray(folder):

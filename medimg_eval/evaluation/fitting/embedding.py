@@ -206,7 +206,7 @@ def _holds_numbers(image: Any) -> bool:
 
 
 def _part_of(image: Any) -> str:
-    """What tells an image from the others of its case; "" where they are alike."""
+    """Part that an image shows of its case; "" where all are alike."""
     return str(getattr(image, "part", "") or getattr(image, "visit", ""))
 
 

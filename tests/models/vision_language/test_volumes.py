@@ -55,6 +55,11 @@ def test_radfm_copies_neighbours_in_as_many_slices_as_the_nearest_multiple_of_fo
     assert float(array[0, -1, -1, 0]) == pytest.approx(ramp[0, 0, 0] / 23)
 
 
+def test_m3d_refuses_a_volume_of_one_value():
+    with pytest.raises(CaseError, match="got one value everywhere"):
+        make_m3d_input(small(np.full((6, 5, 4), 40.0)))
+
+
 @pytest.mark.slow
 def test_ct_chat_fills_the_outside_with_air_and_keeps_the_middle():
     array = make_ct_chat_input(small(np.full((6, 6, 6), 500.0)))
