@@ -2,6 +2,7 @@
 
 import io
 import json
+import logging
 import os
 import pickle
 from pathlib import Path
@@ -206,3 +207,31 @@ def test_endoscapes_criteria_are_scored_as_by_surglatentgraph(rule, key, tmp_pat
         rows += [(number, row) for row in benchmark.score(case, benchmark.accept(case, answer), [*get(metric).needs])]
     ours = float(get(metric).function(score_table(rows)))
     assert ours == pytest.approx(float(theirs.compute_metrics(results)[key]), abs=1e-6)
+
+
+def test_multibypass140s_frames_are_those_that_its_loader_reads(tmp_path):
+    """The released list of a fold of Bern beside the phases of the released JSON files."""
+    clone = require_clone("CAMMA-public/MultiBypass140")
+    path = clone / "labels/bern/labels_by70_splits/labels/test/1fps_1.pickle"
+    if not path.is_file():
+        pytest.skip(f"{path} is not in the clone")
+    given = {"os": os, "pickle": pickle, "logging": logging}
+    read = load_functions(clone / "util/data_reader.py", "read_pkl_data", **given)["read_pkl_data"]
+    images, phases, _ = read(str(path), str(tmp_path))
+    lists = {part: [path.relative_to(clone).as_posix()] for part in ("train", "val", "test")}
+    splits = {"lists": lists, "fold": 1}
+    benchmark = task("multibypass140", clone, layout={"splits": splits, "allow_overlap": "one list for all parts"})
+    cases = {case.id: case.target.read() for case in benchmark.cases("test")}
+    assert set(cases) == {Path(named[0]).parent.name for named in images}
+    numbers = {name: number for number, name in enumerate(benchmark.phase_names)}
+    equal = both = 0
+    for named, theirs in zip(images, phases, strict=True):
+        truth = cases[Path(named[0]).parent.name]
+        ours = dict(zip(truth.frames.tolist(), truth.columns["phase"].tolist(), strict=True))
+        for image, phase in zip(named, theirs, strict=True):
+            name = ours.get(int(Path(image).stem.rpartition("_")[2]) - 1)
+            if name in numbers:  # out of the body none is judged here; its lists keep the phase around
+                both += 1
+                equal += numbers[name] == phase
+    assert both > 80_000
+    assert equal / both > 0.99
