@@ -2,6 +2,10 @@
 
 import pytest
 
+from tests.helpers.system_chains import run_chain
+
+__all__ = ["run_chain"]
+
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ from tests.benchmarks.test_viewxgen import write as write_views
 from tests.helpers.benchmark_files import picture, task, volume
 from tests.helpers.catalogue import composed as stated
 from tests.helpers.config_files import config_file
-from tests.helpers.system_chains import Chains, run_chain
+from tests.helpers.system_chains import Chains
 from tests.tasks.test_landmarks import aasce
 from tests.tasks.test_registration import write as write_pairs
 from tests.tasks.test_verse import verse
@@ -405,8 +405,5 @@ def _skeletons(folder, request):
 
 @pytest.mark.long
 @pytest.mark.parametrize("lines", CHAINS, ids=CHAINS.names)
-def test_commands_run_on_files_of_their_authors_form(lines, tmp_path, monkeypatch, capsys, request):
-    monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
-    further = CHAINS[lines](tmp_path, request)
-    monkeypatch.chdir(tmp_path)
-    run_chain(lines, further, capsys)
+def test_commands_run_on_files_of_their_authors_form(lines, run_chain):
+    run_chain(CHAINS, lines)

@@ -6,6 +6,8 @@ import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
+
 from medimg_eval.api.listing import published_systems
 from medimg_eval.commands.cli import start
 from medimg_eval.tasks import Task
@@ -59,7 +61,20 @@ def write_classes(benchmark: Task, folder: Path) -> None:
         path.write_text(json.dumps({name: float(value == 1) for name, value in case.target.read().values.items()}))
 
 
-def run_chain(lines: Sequence[str], further: Sequence, capsys) -> list[str]:
+@pytest.fixture
+def run_chain(tmp_path, monkeypatch, capsys, request):
+    """Runs the commands of a chain in a new folder, over the files that its function writes."""
+
+    def run(chains: Chains, lines: tuple[str, ...]) -> None:
+        monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
+        further = chains[lines](tmp_path, request)
+        monkeypatch.chdir(tmp_path)
+        run_lines(lines, further, capsys)
+
+    return run
+
+
+def run_lines(lines: Sequence[str], further: Sequence, capsys) -> list[str]:
     """Runs commands in the present folder; returns what each of them printed.
 
     Args:

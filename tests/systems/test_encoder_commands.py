@@ -12,7 +12,7 @@ from tests.benchmarks.test_gpfm_regions import WRITERS
 from tests.helpers import encoder_sets, hest_files
 from tests.helpers.benchmark_files import picture, task
 from tests.helpers.config_files import composed_config
-from tests.helpers.system_chains import EPOCH, NETWORK, QUICK, Chains, any_number, run_chain, write_classes
+from tests.helpers.system_chains import EPOCH, NETWORK, QUICK, Chains, any_number, write_classes
 
 pytestmark = pytest.mark.long
 
@@ -261,8 +261,5 @@ def _t3(folder, request):
 
 
 @pytest.mark.parametrize("lines", CHAINS, ids=CHAINS.names)
-def test_commands_run_on_files_of_their_authors_form(lines, tmp_path, monkeypatch, capsys, request):
-    monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
-    further = CHAINS[lines](tmp_path, request)
-    monkeypatch.chdir(tmp_path)
-    run_chain(lines, further, capsys)
+def test_commands_run_on_files_of_their_authors_form(lines, run_chain):
+    run_chain(CHAINS, lines)

@@ -7,7 +7,7 @@ import pytest
 from tests.end_to_end.test_film_systems import write_answers
 from tests.helpers import film_sets
 from tests.helpers.benchmark_files import task
-from tests.helpers.system_chains import QUICK, Chains, any_number, run_chain
+from tests.helpers.system_chains import QUICK, Chains, any_number
 
 pytestmark = pytest.mark.long
 
@@ -79,8 +79,5 @@ def _clips(folder, request):
 
 
 @pytest.mark.parametrize("lines", CHAINS, ids=CHAINS.names)
-def test_commands_run_on_files_of_their_authors_form(lines, tmp_path, monkeypatch, capsys, request):
-    monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
-    further = CHAINS[lines](tmp_path, request)
-    monkeypatch.chdir(tmp_path)
-    run_chain(lines, further, capsys)
+def test_commands_run_on_files_of_their_authors_form(lines, run_chain):
+    run_chain(CHAINS, lines)

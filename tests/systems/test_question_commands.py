@@ -17,7 +17,7 @@ from tests.helpers.chat_server import chat_server
 from tests.helpers.config_files import composed_config
 from tests.helpers.encoder_sets import write_clip
 from tests.helpers.samples import ALL
-from tests.helpers.system_chains import EPOCH, NETWORK, QUICK, Chains, any_number, run_chain
+from tests.helpers.system_chains import EPOCH, NETWORK, QUICK, Chains, any_number
 
 assert ALL is not None
 
@@ -343,8 +343,5 @@ def _mewm(folder, request):
 
 
 @pytest.mark.parametrize("lines", CHAINS, ids=CHAINS.names)
-def test_commands_run_on_files_of_their_authors_form(lines, tmp_path, monkeypatch, capsys, request):
-    monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
-    further = CHAINS[lines](tmp_path, request)
-    monkeypatch.chdir(tmp_path)
-    run_chain(lines, further, capsys)
+def test_commands_run_on_files_of_their_authors_form(lines, run_chain):
+    run_chain(CHAINS, lines)

@@ -18,7 +18,7 @@ from tests.benchmarks.test_viewxgen import write as write_views
 from tests.commands import test_score_places
 from tests.helpers.authors import require_clone
 from tests.helpers.benchmark_files import config, picture, task, volume
-from tests.helpers.system_chains import EPOCH, NETWORK, QUICK, Chains, any_number, run_chain, write_classes
+from tests.helpers.system_chains import EPOCH, NETWORK, QUICK, Chains, any_number, write_classes
 
 pytestmark = pytest.mark.long
 
@@ -268,8 +268,5 @@ for asked, held in CLONED.items():
 
 
 @pytest.mark.parametrize("lines", CHAINS, ids=CHAINS.names)
-def test_commands_run_on_files_of_their_authors_form(lines, tmp_path, monkeypatch, capsys, request):
-    monkeypatch.setattr("medimg_eval.results.statistics.summaries.MOST_RESAMPLES", 20)
-    further = CHAINS[lines](tmp_path, request)
-    monkeypatch.chdir(tmp_path)
-    run_chain(lines, further, capsys)
+def test_commands_run_on_files_of_their_authors_form(lines, run_chain):
+    run_chain(CHAINS, lines)
