@@ -22,6 +22,8 @@ import pandas as pd
 import pytest
 
 from medimg_eval.instantiate import build_task
+from medimg_eval.metrics import get
+from medimg_eval.metrics.answers import AnsweredQuestion
 from medimg_eval.metrics.answers.extraction import extract
 from medimg_eval.metrics.judges.chexprompt import read_chexprompt
 from medimg_eval.results import build_authors_tables, load_runs
@@ -457,3 +459,19 @@ def test_medxpertqas_letter_and_trigger_are_its_scripts(tmp_path):
     assert words.zero_shot_cot_prompt.split("\n")[-1] in prompt.text
     (last,) = prompt.later
     assert "".join(last.parts) == words.zero_shot_cot_trigger.format(start="A", end="E")
+
+
+def test_medsg_benchs_iou_is_its_scripts():
+    """By the copy of the authors' evaluation that a third party ran and released."""
+    clone = require_clone("XavierSylus/MedSG-Bench") / "eval"
+    theirs = load_functions(clone / "utils.py", "calculate_iou")["calculate_iou"]
+    draw = random.Random(7)
+    values = []
+    for _ in range(300):
+        first, second = ([a, b, a + draw.randint(1, 60), b + draw.randint(1, 60)]
+                         for a, b in ((draw.randint(0, 40), draw.randint(0, 40)) for _ in range(2)))  # fmt: skip
+        ours = get("box_iou").function(AnsweredQuestion("box", json.dumps(second), first))
+        assert ours == pytest.approx(theirs(first, second), abs=1e-12)
+        values.append(ours)
+    assert 0.0 in values
+    assert max(values) > 0.7
