@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import PurePath
 from typing import Any, TypeVar
 
@@ -147,6 +147,13 @@ def settled(config: Any) -> Any:
     except (ImportError, AttributeError, ValueError):
         return inner
     return without_defaults(inner, target)
+
+
+def make_model(model: Any) -> Any:
+    """Model of a partial, without the name that its config gives; any other as it is."""
+    if not isinstance(model, partial):
+        return model
+    return model.func(*model.args, **{key: value for key, value in model.keywords.items() if key != "name"})
 
 
 def as_list(value: Any) -> list[Any]:

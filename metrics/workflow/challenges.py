@@ -17,6 +17,7 @@ SAR_RARP_PERCENT = 10
 """IoU from which SAR-RARP50 takes a segment for right."""
 
 _pitvis = partial(share_metric, source="Das et al. 2025, PitVis-2023, and its evaluation")
+_sar_rarp = partial(share_summary, source="Psychogyios et al. 2023, SAR-RARP50, and its evaluation")
 
 
 @_pitvis(kind=KIND, title="PitVis steps")
@@ -61,12 +62,7 @@ def _action_pieces(rows: ScoreTable) -> Floats:
     return pieces
 
 
-@share_summary(
-    title="SAR-RARP50 actions",
-    source="Psychogyios et al. 2023, SAR-RARP50, and its evaluation",
-    needs=("video_accuracy", "segment_counts"),
-    pieces=_action_pieces,
-)
+@_sar_rarp(title="SAR-RARP50 actions", needs=("video_accuracy", "segment_counts"), pieces=_action_pieces)
 def sar_rarp_action_score(sums: Floats) -> Floats:
     """Root of the product of mean accuracy and mean segmental F1@10 over videos. Between 0 and 1."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -86,12 +82,7 @@ def _mask_pieces(rows: ScoreTable) -> Floats:
     return pieces
 
 
-@share_summary(
-    title="SAR-RARP50 instruments",
-    source="Psychogyios et al. 2023, SAR-RARP50, and its evaluation",
-    needs=("iou", "nsd@10"),
-    pieces=_mask_pieces,
-)
+@_sar_rarp(title="SAR-RARP50 instruments", needs=("iou", "nsd@10"), pieces=_mask_pieces)
 def sar_rarp_segmentation_score(sums: Floats) -> Floats:
     """Root of mean IoU times mean NSD at 10 pixels, each over frames and labels of a video, then over videos."""
     return sar_rarp_action_score(sums)

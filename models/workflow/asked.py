@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
 
+from medimg_eval.arguments import make_model
 from medimg_eval.case import Image, Prompt, Prompts
 from medimg_eval.errors import UsageError
 from medimg_eval.imaging.video import FilmPrompt
@@ -58,7 +58,7 @@ class AskedFrames(FrameLabeler):
         for name, text, field in (("phase", phase, "{options}"), ("presence", presence, "{names}")):
             if field not in text:
                 raise UsageError(f"model.{name} is {text!r:.60}, expected {field} where the classes are to stand")
-        self.vlm, self.window, self.every = _make_model(vlm), window, every
+        self.vlm, self.window, self.every = make_model(vlm), window, every
         self.phase, self.presence = phase, presence
         self.decoding = Decoding(max_new_tokens=max_new_tokens)
         self.uses_torch = bool(getattr(self.vlm, "uses_torch", True))
@@ -111,13 +111,6 @@ class AskedFrames(FrameLabeler):
         message = Message("user", (*range(len(frames)), text))
         asked = Prompt(case_id, frames, messages=(message,), options=options, question=text)
         return str(self.vlm.generate([asked], self.decoding)[0])
-
-
-def _make_model(vlm: Any) -> Any:
-    """The model of a partial, whose config also says what it is called; any other as it is."""
-    if isinstance(vlm, partial):
-        return vlm.func(*vlm.args, **{key: value for key, value in vlm.keywords.items() if key != "name"})
-    return vlm
 
 
 def _lettered(prompt: FilmPrompt) -> dict[str, str]:

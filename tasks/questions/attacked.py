@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from medimg_eval.arguments import make_model
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import UsageError
 from medimg_eval.evidence import one_each
 from medimg_eval.metrics.vqa import accuracy_or_exact_match
 from medimg_eval.question import Decoding, Message, Reply, Turn
 from medimg_eval.tasks.questions.answers import question_of
-from medimg_eval.tasks.questions.consultation import make_partner
 from medimg_eval.tasks.questions.task import QuestionTask
 from medimg_eval.tasks.questions.templates import fill
 
@@ -80,7 +80,7 @@ class AttackedQuestionTask(QuestionTask):
 
     @cached_property
     def _attacker(self) -> Any:
-        return make_partner(self.attacker)
+        return make_model(self.attacker)
 
     def prompt(self, case: Case, images: tuple[Image, ...]) -> Prompt:
         """Question as it stands, with the case for the attacker."""

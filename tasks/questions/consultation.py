@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
+from medimg_eval.arguments import make_model
 from medimg_eval.case import Case, Image, Prompt, Prompts
 from medimg_eval.errors import UsageError
 from medimg_eval.evidence import EMPTY, Context
@@ -99,7 +100,7 @@ class ConsultationQuestionTask(QuestionTask):
 
     @cached_property
     def _made(self) -> Any:
-        return make_partner(self.patient)
+        return make_model(self.patient)
 
     def _conversations(self, model: Any, prompts: Prompts) -> list[Reply]:
         """Lets doctor and patient talk; all consultations of a batch go on together."""
@@ -137,14 +138,6 @@ class ConsultationQuestionTask(QuestionTask):
         for synonym, name in self.synonyms.items():
             text = re.sub(rf"\b{re.escape(synonym)}\b", name, text, flags=re.IGNORECASE)
         return text
-
-
-def make_partner(model: Any) -> Any:
-    """Model that speaks beside the one asked; functions are called."""
-    if not isinstance(model, partial):
-        return model
-    keywords = {key: keyword for key, keyword in model.keywords.items() if key != "name"}  # a config's own name
-    return model.func(*model.args, **keywords)
 
 
 @dataclass

@@ -9,30 +9,11 @@ import pytest
 from sklearn import metrics as sklearn_metrics
 
 from medimg_eval.case import Findings
-from medimg_eval.metrics import ScoreTable, parse
-from medimg_eval.metrics.classification import CLASSES, EXCLUSIVE, NAMES
 from tests.helpers.authors import load_functions, require_clone
 from tests.helpers.benchmark_files import picture, task
+from tests.metrics.classification.test_single_choice import rows_of, value
 
 pytestmark = pytest.mark.slow
-
-
-def value(name, probability, truth, exclusive=False):
-    """A summary of classes, of float (case, class) and of bool (case, class)."""
-    cases, width = probability.shape
-    names = [f"g{at}" for at in range(width)]
-    rows = ScoreTable(
-        np.repeat(np.arange(cases), width),
-        np.full(cases * width, "probability"),
-        np.tile(names, cases),
-        probability.ravel().astype(float),
-        np.where(truth, "present", "absent").ravel(),
-        {},
-        cases,
-        {NAMES: names, CLASSES: EXCLUSIVE if exclusive else "each"},
-    )
-    found, parameter = parse(name)
-    return found.function(rows, *(() if parameter is None else (parameter,)))
 
 
 def test_gpfms_attention_network_gives_the_same_logits():
@@ -105,7 +86,7 @@ def test_swinchexs_released_lists_and_printed_auc_are_ours(tmp_path):
     logits = random.normal(size=(14, 2000, 2)) + truth.T[..., None] * [0.0, 0.8]
     shares = torch.from_numpy(logits).softmax(-1).numpy()[..., 1].T
     printed = mean(sklearn_metrics.roc_auc_score(truth[:, at], shares[:, at]) for at in range(14))
-    assert value("auroc@macro", shares, truth) == pytest.approx(printed, abs=1e-12)
+    assert value("auroc@macro", rows_of(truth, shares, exclusive=False)) == pytest.approx(printed, abs=1e-12)
 
 
 def test_benchxs_printed_scores_are_ours():
@@ -122,15 +103,17 @@ def test_benchxs_printed_scores_are_ours():
     shares = 1 / (1 + np.exp(-logits))
     asked = ["multilabel_auroc", "multilabel_accuracy"]
     told = score(asked, truth.astype(float), logits, "test", 0, None, 0, None, dump=False)
-    assert value("auroc@macro", shares, truth) == pytest.approx(told["multilabel_auroc"], abs=1e-12)
+    assert value("auroc@macro", rows_of(truth, shares, exclusive=False)) == pytest.approx(
+        told["multilabel_auroc"], abs=1e-12
+    )
     # Its F1 of NIH and VinDr is at the threshold of the best micro F1 of the very test set; ours is at 0.5.
     precision, recall, thresholds = sklearn_metrics.precision_recall_curve(truth.ravel(), shares.ravel())
     best = thresholds[np.argmax(2 * precision[:-1] * recall[:-1] / (precision[:-1] + recall[:-1]))]
     moved = np.where(shares > best, 0.9, 0.1)
-    assert round(100 * value("f1_score@macro", moved, truth), 2) == told["macro_f1"]
+    assert round(100 * value("f1_score@macro", rows_of(truth, moved, exclusive=False)), 2) == told["macro_f1"]
 
     one_of_two = np.eye(2)[random.integers(0, 2, 200)]
     logits = random.normal(size=(200, 2)) + one_of_two
     told = score(["multiclass_f1"], one_of_two, logits, "test", 0, None, 0, None, dump=False)
     shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-    assert round(100 * value("f1_score@g1", shares, one_of_two > 0, exclusive=True), 2) == told["multiclass_f1"]
+    assert round(100 * value("f1_score@g1", rows_of(one_of_two.argmax(1), shares)), 2) == told["multiclass_f1"]

@@ -127,7 +127,7 @@ class CaseFeatures:
         if case.id not in self.keys or self.store is None:
             return replace(case, images=(NoFeatures(self._why(case.id), case.files),))
         keys, store = self.keys[case.id], self.store.path
-        if len({_part_of(image) for image in pictures}) == 1 and not _part_of(pictures[0]):
+        if not any(map(_part_of, pictures)):
             files = tuple(path for image in pictures for path in image.files)
             return replace(case, images=(StoredFeatures(store, keys, files),))
         left = iter(keys)
